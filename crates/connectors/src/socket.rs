@@ -3,19 +3,20 @@
 //! The peer keeps nothing, so a record comes at most once: what it sends while the job is away, or
 //! between the last snapshot and a crash, is lost. So is a record that a broken connection has cut.
 
+use bytes::Buf;
 use memchr::memchr;
+use thalweg_core::Result;
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
     Options, Source, SplitId, TableRequest, option_table, option_tables,
 };
-use thalweg_core::{Error, Result};
 
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
 use crate::messaging::options::{BAD_DATA, RecordOptions, source_capability};
 use crate::messaging::{self, Client, Inbox, Message, SourceParts};
 use crate::network::wire::{Address, Wire};
-use crate::network::{Attempt, Cancel, Failure};
+use crate::network::{Attempt, Cancel};
 
 const OPTIONS: &[OptionDescription] = &option_table! {
     "hostname": Text, required(), of_source()
@@ -89,10 +90,8 @@ impl Connector for Socket {
         let client = SocketReader {
             address,
             delimiter,
-            record_bytes_max: request.memory_limit_bytes / 4,
             searched: 0,
-            wire: None,
-            cancel: cancel.clone(),
+            wire: Wire::new(request.memory_limit_bytes / 4, cancel.clone()),
         };
         let finished = self.finished.clone();
         let parts = SourceParts::at_most_once(peer, records, Box::new(client), finished, cancel);
@@ -104,33 +103,28 @@ impl Connector for Socket {
 struct SocketReader {
     address: Address,
     delimiter: u8,
-    record_bytes_max: usize,
     /// How many bytes of the input have no delimiter.
     searched: usize,
-    wire: Option<Wire>,
-    cancel: Cancel,
+    wire: Wire,
 }
 
 impl Client for SocketReader {
     fn connect(&mut self, _inbox: &Inbox) -> Attempt<()> {
-        self.wire = None;
         self.searched = 0;
-        self.wire = Some(Wire::open(&self.address, self.record_bytes_max, &self.cancel)?);
-        Ok(())
+        self.wire.open(&self.address)
     }
 
     fn receive(&mut self, inbox: &mut Inbox) -> Attempt<()> {
-        let wire = self.wire.as_mut();
-        let wire = wire.ok_or_else(|| Failure::Final(Error::internal("not connected")))?;
-        let filled = wire.fill();
-        while let Some(end) = memchr(self.delimiter, &wire.input()[self.searched..]) {
+        let filled = self.wire.fill();
+        let input = &mut self.wire.input;
+        while let Some(end) = memchr(self.delimiter, &input[self.searched..]) {
             let end = self.searched + end;
-            let value = Some(&wire.input()[..end]);
+            let value = Some(&input[..end]);
             inbox.add(Message { split: SplitId::ONLY, mark: None, value, metadata: Vec::new() });
-            wire.consume(end + 1);
+            input.advance(end + 1);
             self.searched = 0;
         }
-        self.searched = wire.input().len();
+        self.searched = input.len();
         if !filled? {
             inbox.caught_up(SplitId::ONLY);
         }

@@ -103,7 +103,7 @@ impl TopicReader {
 
     fn subscribe(&mut self) -> Attempt<()> {
         let packet = write_subscribe(1, &self.topics, self.qos).ok_or_else(unwritable)?;
-        self.session.put(&packet)?;
+        self.session.put(&packet);
         self.session.flush()
     }
 
@@ -121,7 +121,10 @@ impl TopicReader {
             let is_acknowledged = known.connection == self.connection && known.is_done;
             if known.mark == mark && !is_acknowledged {
                 known.connection = self.connection;
-                return if known.is_done { self.put_puback(packet_id) } else { Ok(()) };
+                if known.is_done {
+                    self.put_puback(packet_id);
+                }
+                return Ok(());
             }
             // The identifier is used again: the broker has crossed off what it was used for.
             self.settled.push(known.mark);
@@ -146,13 +149,13 @@ impl TopicReader {
         self.settled.extend(gone.map(|(_, known)| known.mark));
     }
 
-    fn put_puback(&mut self, packet_id: u16) -> Attempt<()> {
+    fn put_puback(&mut self, packet_id: u16) {
         let number = self.session.next_ping();
         if let Some(known) = self.pending.get_mut(&packet_id) {
             known.shown_by = Some(number);
         }
         self.unshown.push_back((number, packet_id));
-        self.session.put_puback(packet_id)
+        self.session.put_puback(packet_id);
     }
 
     /// The broker has answered a ping.
@@ -172,7 +175,7 @@ impl TopicReader {
     /// Sends what was put, and asks whether acknowledgements were processed.
     fn flush(&mut self) -> Attempt<()> {
         if let Some(&(number, _)) = self.unshown.back() {
-            self.session.put_ping(number)?;
+            self.session.put_ping(number);
         }
         self.session.flush()
     }
@@ -250,14 +253,13 @@ impl Client for TopicReader {
     }
 
     fn acknowledge(&mut self, marks: &[Mark]) -> Attempt<()> {
-        let mut sent = Ok(());
         for &mark in marks {
             let packet_id = mark as u16;
             match self.pending.get_mut(&packet_id).filter(|known| known.mark == mark) {
                 Some(known) if known.connection == self.connection => {
                     // Noted also where the connection has broken: it comes again over the next.
                     known.is_done = true;
-                    sent = sent.and(self.put_puback(packet_id));
+                    self.put_puback(packet_id);
                 }
                 // It came over an earlier connection, and comes again over this one.
                 Some(known) if !self.is_renewed => known.is_done = true,
@@ -269,7 +271,7 @@ impl Client for TopicReader {
                 None => self.settled.push(mark),
             }
         }
-        sent.and_then(|()| self.flush())
+        self.flush()
     }
 
     fn settled(&mut self) -> Vec<Mark> {

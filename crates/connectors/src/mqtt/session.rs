@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use bytes::{Buf, BytesMut};
 use thalweg_core::Error;
 use thalweg_core::connector::Secret;
 
@@ -61,8 +62,7 @@ pub enum Incoming {
 /// A connection that is opened when it is needed.
 pub struct Session {
     broker: Broker,
-    cancel: Cancel,
-    wire: Option<Wire>,
+    wire: Wire,
     /// Since a packet was sent.
     sent: Timer,
     /// Since the broker was asked whether it is there, and has not answered.
@@ -113,8 +113,8 @@ pub fn reason_text(code: u8) -> String {
 impl Session {
     /// A session with this broker.
     pub fn new(broker: Broker, cancel: Cancel) -> Session {
-        let sent = Timer::default();
-        Session { broker, cancel, wire: None, sent, pinged: None, pings: 0, pings_answered: 0 }
+        let (wire, sent) = (Wire::new(PACKET_BYTES_MAX, cancel), Timer::default());
+        Session { broker, wire, sent, pinged: None, pings: 0, pings_answered: 0 }
     }
 
     /// The broker.
@@ -127,24 +127,16 @@ impl Session {
     /// # Errors
     /// If the broker can't be reached, or refuses.
     pub fn connect(&mut self) -> Attempt<Connack> {
-        (self.wire, self.pinged) = (None, None);
-        (self.pings, self.pings_answered) = (0, 0);
-        let wire = Wire::open(&self.broker.address, PACKET_BYTES_MAX, &self.cancel)?;
-        self.wire = Some(wire);
+        (self.pinged, self.pings, self.pings_answered) = (None, 0, 0);
+        self.wire.open(&self.broker.address)?;
         let packet = self.connect_packet().ok_or_else(unwritable)?;
-        self.put(&packet)?;
+        self.put(&packet);
         self.flush()?;
-        let since = Timer::default();
-        loop {
-            match self.next_packet(true)? {
-                Some(Packet::Connack(answer)) => {
-                    self.check_connack(&answer)?;
-                    return Ok(answer);
-                }
-                Some(_) => return Err(Failure::Passing("no answer to CONNECT".to_owned())),
-                None => self.wire()?.check_wait(&since, ANSWER_WAIT)?,
-            }
-        }
+        let Packet::Connack(answer) = self.wire.wait_next(ANSWER_WAIT, parse)? else {
+            return Err(Failure::Passing("no answer to CONNECT".to_owned()));
+        };
+        self.check_connack(&answer)?;
+        Ok(answer)
     }
 
     fn connect_packet(&self) -> Option<Vec<u8>> {
@@ -176,26 +168,15 @@ impl Session {
         Err(Failure::Final(Error::user(what).hint(help)))
     }
 
-    fn wire(&mut self) -> Attempt<&mut Wire> {
-        self.wire.as_mut().ok_or_else(|| Failure::Passing("not connected".to_owned()))
-    }
-
     /// Adds a packet to those that [`Session::flush`] sends.
-    ///
-    /// # Errors
-    /// If there is no connection.
-    pub fn put(&mut self, packet: &[u8]) -> Attempt<()> {
+    pub fn put(&mut self, packet: &[u8]) {
         self.sent = Timer::default();
-        self.wire()?.put(packet);
-        Ok(())
+        self.wire.output.extend_from_slice(packet);
     }
 
     /// Acknowledges a message.
-    ///
-    /// # Errors
-    /// If there is no connection.
-    pub fn put_puback(&mut self, packet_id: u16) -> Attempt<()> {
-        self.put(&packets::write_puback(packet_id))
+    pub fn put_puback(&mut self, packet_id: u16) {
+        self.put(&packets::write_puback(packet_id));
     }
 
     /// Sends what was put.
@@ -203,7 +184,7 @@ impl Session {
     /// # Errors
     /// If the connection has broken.
     pub fn flush(&mut self) -> Attempt<()> {
-        self.wire()?.flush()
+        self.wire.flush()
     }
 
     /// Shows the broker that we are here, where that is due.
@@ -214,15 +195,14 @@ impl Session {
         if self.sent.elapsed() < PING_AFTER {
             return Ok(());
         }
-        self.ping()?;
+        self.ping();
         self.flush()
     }
 
-    fn ping(&mut self) -> Attempt<()> {
-        self.put(&packets::PINGREQ)?;
+    fn ping(&mut self) {
+        self.put(&packets::PINGREQ);
         self.pings += 1;
         self.pinged.get_or_insert_default();
-        Ok(())
     }
 
     /// The number of the next ping over this connection. A broker processes packets in order: the
@@ -232,13 +212,9 @@ impl Session {
     }
 
     /// Puts the ping of this number, unless it was put, or an earlier one is not answered yet.
-    ///
-    /// # Errors
-    /// If there is no connection.
-    pub fn put_ping(&mut self, number: u64) -> Attempt<()> {
-        match number > self.pings && self.pings == self.pings_answered {
-            true => self.ping(),
-            false => Ok(()),
+    pub fn put_ping(&mut self, number: u64) {
+        if number > self.pings && self.pings == self.pings_answered {
+            self.ping();
         }
     }
 
@@ -249,7 +225,7 @@ impl Session {
     pub fn poll(&mut self, waits: bool) -> Attempt<Option<Incoming>> {
         self.keep_alive()?;
         loop {
-            let Some(packet) = self.next_packet(waits)? else {
+            let Some(packet) = self.wire.next(waits, parse)? else {
                 return match &self.pinged {
                     Some(since) if waits && since.elapsed() > ANSWER_WAIT => {
                         Err(Failure::no_answer(ANSWER_WAIT))
@@ -287,25 +263,21 @@ impl Session {
         )
     }
 
-    fn next_packet(&mut self, waits: bool) -> Attempt<Option<Packet>> {
-        let wire = self.wire()?;
-        let malformed = || Failure::Passing("a packet that makes no sense".to_owned());
-        loop {
-            if let Some((start, end)) = packets::span(wire.input()).map_err(|()| malformed())? {
-                let packet = packets::read(wire.input()[0], &wire.input()[start..end]);
-                wire.consume(end);
-                return packet.map(Some).ok_or_else(malformed);
-            }
-            if !waits || !wire.fill()? {
-                return Ok(None);
-            }
-        }
-    }
-
     /// Ends the connection as a client does that comes back.
     pub fn close(&mut self) {
         // A broker that does not hear it notices the end of the connection.
-        let _ = self.put(&packets::DISCONNECT).and_then(|()| self.flush());
-        self.wire = None;
+        self.put(&packets::DISCONNECT);
+        let _ = self.flush();
+        self.wire.close();
     }
+}
+
+/// The packet that the input begins with, if it is there in full.
+fn parse(input: &mut BytesMut) -> Attempt<Option<Packet>> {
+    let malformed = || Failure::Passing("a packet that makes no sense".to_owned());
+    let span = packets::span(input).map_err(|()| malformed())?;
+    let Some((start, end)) = span else { return Ok(None) };
+    let packet = packets::read(input[0], &input[start..end]);
+    input.advance(end);
+    packet.map(Some).ok_or_else(malformed)
 }

@@ -69,7 +69,8 @@ impl TopicWriter {
             self.done.push(number);
         }
         let packet = packet.write().ok_or_else(unwritable)?;
-        self.session.put(&packet)
+        self.session.put(&packet);
+        Ok(())
     }
 
     /// Sends messages that wait, as far as the broker takes them.

@@ -117,14 +117,14 @@ impl SubjectReader {
             let queue = self.options.queue_group.clone();
             let queue = queue.map_or(String::new(), |queue| format!(" {queue}"));
             for subject in self.options.subjects.clone() {
-                self.session.put(&format!("SUB {subject}{queue} {MESSAGES}\r\n"))?;
+                self.session.put(&format!("SUB {subject}{queue} {MESSAGES}\r\n"));
             }
             self.is_subscribed = true;
             return self.session.flush();
         };
         let last = inbox.splits()[0].last.unwrap_or(0) as u64;
         let deliver = format!("{}.m{}", self.session.inbox(), self.subscriptions);
-        self.session.put(&format!("SUB {deliver} {MESSAGES}\r\n"))?;
+        self.session.put(&format!("SUB {deliver} {MESSAGES}\r\n"));
         let mut config = self.consumer();
         config["deliver_policy"] = "by_start_sequence".into();
         config["opt_start_seq"] = (last + 1).into();
@@ -188,7 +188,7 @@ impl SubjectReader {
     /// The consumer says that it is there, or asks whether we are.
     fn take_status(&mut self, message: &NatsMessage) -> Attempt<()> {
         if let Some(reply) = message.reply.as_deref().or(message.header("Nats-Consumer-Stalled")) {
-            self.session.put_message(reply, None, &[], b"")?;
+            self.session.put_message(reply, None, &[], b"");
             self.session.flush()?;
         }
         match message.header("Nats-Last-Consumer").map(str::parse::<u64>) {

@@ -4,12 +4,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use bytes::{Buf, BytesMut};
 use serde_json::{Value, json};
 use thalweg_core::Error;
 use thalweg_core::connector::Secret;
 use thalweg_core::shim::{Clock, SystemClock};
 
 use super::protocol::{NatsMessage, Received, parse, put_message};
+use crate::network::tls::Checks;
 use crate::network::wire::{Address, Wire};
 use crate::network::{Attempt, Cancel, Failure, Timer};
 
@@ -42,8 +44,7 @@ impl fmt::Display for Server {
 /// A connection that is opened when it is needed.
 pub struct Session {
     server: Server,
-    cancel: Cancel,
-    wire: Option<Wire>,
+    wire: Wire,
     /// What answers' subjects begin with: of this session alone.
     inbox: String,
     requests: u64,
@@ -64,8 +65,7 @@ impl Session {
         let id = crc32fast::hash(format!("{server}{moment}").as_bytes());
         Session {
             server,
-            cancel,
-            wire: None,
+            wire: Wire::new(MESSAGE_BYTES_MAX, cancel),
             inbox: format!("_INBOX.thalweg{:x}x{moment:x}x{id:08x}", std::process::id()),
             requests: 0,
             heard: Timer::default(),
@@ -85,11 +85,10 @@ impl Session {
     /// # Errors
     /// If the server can't be reached, or refuses.
     pub fn connect(&mut self) -> Attempt<()> {
-        self.wire = None;
         self.early.clear();
         (self.is_pinged, self.pongs, self.heard) = (false, 0, Timer::default());
         let plain = Address { is_encrypted: false, ..self.server.address.clone() };
-        self.wire = Some(Wire::open(&plain, MESSAGE_BYTES_MAX, &self.cancel)?);
+        self.wire.open(&plain)?;
         let Received::Info(info) = self.wait_next()? else {
             return Err(Failure::Passing("this is no server of NATS".to_owned()));
         };
@@ -97,13 +96,13 @@ impl Session {
         self.check_encryption(&info)?;
         let sign_in = self.sign_in();
         let subscribe = format!("SUB {}.a.* {ANSWERS}\r\n", self.inbox);
-        self.put(&format!("CONNECT {sign_in}\r\n{subscribe}PING\r\n"))?;
+        self.put(&format!("CONNECT {sign_in}\r\n{subscribe}PING\r\n"));
         self.flush()?;
         loop {
             match self.wait_next()? {
                 Received::Pong => return Ok(()),
                 Received::Error(why) => return Err(self.refused(&why)),
-                Received::Ping => self.put("PONG\r\n")?,
+                Received::Ping => self.put("PONG\r\n"),
                 _ => {}
             }
         }
@@ -120,7 +119,11 @@ impl Session {
             (true, false, false) => Err(Error::user(format!("{} offers no TLS", self.server))
                 .hint("use 'nats://HOST:PORT', or configure the server")
                 .into()),
-            (true, ..) => self.wire()?.encrypt(&address),
+            (true, ..) => self.wire.encrypt(
+                &address.host,
+                Checks::AuthorityAndHost,
+                address.authorities.as_deref(),
+            ),
         }
     }
 
@@ -155,33 +158,21 @@ impl Session {
         Failure::Final(Error::user(what).hint(help))
     }
 
-    fn wire(&mut self) -> Attempt<&mut Wire> {
-        self.wire.as_mut().ok_or_else(|| Failure::Passing("not connected".to_owned()))
-    }
-
     /// Adds a line to what [`Session::flush`] sends.
-    ///
-    /// # Errors
-    /// If there is no connection.
-    pub fn put(&mut self, lines: &str) -> Attempt<()> {
-        self.wire()?.put(lines.as_bytes());
-        Ok(())
+    pub fn put(&mut self, lines: &str) {
+        self.wire.output.extend_from_slice(lines.as_bytes());
     }
 
     /// Adds a message. How many bytes wait.
-    ///
-    /// # Errors
-    /// If there is no connection.
     pub fn put_message(
         &mut self,
         subject: &str,
         reply: Option<&str>,
         headers: &[(&str, &str)],
         payload: &[u8],
-    ) -> Attempt<usize> {
-        let out = self.wire()?.output();
-        put_message(out, subject, reply, headers, payload);
-        Ok(out.len())
+    ) -> usize {
+        put_message(&mut self.wire.output, subject, reply, headers, payload);
+        self.wire.output.len()
     }
 
     /// Sends what was put.
@@ -189,32 +180,21 @@ impl Session {
     /// # Errors
     /// If the connection has broken.
     pub fn flush(&mut self) -> Attempt<()> {
-        self.wire()?.flush()
+        self.wire.flush()
     }
 
     fn wait_next(&mut self) -> Attempt<Received> {
-        let since = Timer::default();
-        loop {
-            if let Some(received) = self.next(true)? {
-                return Ok(received);
-            }
-            self.wire()?.check_wait(&since, ANSWER_WAIT)?;
-        }
+        let received = self.wire.wait_next(ANSWER_WAIT, take)?;
+        (self.is_pinged, self.heard) = (false, Timer::default());
+        Ok(received)
     }
 
     fn next(&mut self, waits: bool) -> Attempt<Option<Received>> {
-        let wire = self.wire.as_mut();
-        let wire = wire.ok_or_else(|| Failure::Passing("not connected".to_owned()))?;
-        loop {
-            if let Some((received, length)) = parse(wire.input())? {
-                wire.consume(length);
-                (self.is_pinged, self.heard) = (false, Timer::default());
-                return Ok(Some(received));
-            }
-            if !waits || !wire.fill()? {
-                return Ok(None);
-            }
+        let received = self.wire.next(waits, take)?;
+        if received.is_some() {
+            (self.is_pinged, self.heard) = (false, Timer::default());
         }
+        Ok(received)
     }
 
     /// Asks whether the server is there, where it is silent.
@@ -227,7 +207,7 @@ impl Session {
         }
         self.is_pinged = true;
         self.pongs += 1;
-        self.put("PING\r\n")?;
+        self.put("PING\r\n");
         self.flush()
     }
 
@@ -244,7 +224,7 @@ impl Session {
             match self.next(waits)? {
                 Some(Received::Message(message)) => return Ok(Some(message)),
                 Some(Received::Ping) => {
-                    self.put("PONG\r\n")?;
+                    self.put("PONG\r\n");
                     self.flush()?;
                 }
                 Some(Received::Pong) => {
@@ -273,14 +253,14 @@ impl Session {
         self.requests += 1;
         let reply = format!("{}.a.{}", self.inbox, self.requests);
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.put_message(&format!("$JS.API.{what}"), Some(&reply), &[], body.as_bytes())?;
+        self.put_message(&format!("$JS.API.{what}"), Some(&reply), &[], body.as_bytes());
         self.flush()?;
         let (since, mut early) = (Timer::default(), VecDeque::new());
         let answer = loop {
             match self.poll(true)? {
                 Some(message) if message.subject == reply => break message,
                 Some(message) => early.push_back(message),
-                None => self.wire()?.check_wait(&since, ANSWER_WAIT)?,
+                None => self.wire.check_wait(&since, ANSWER_WAIT)?,
             }
         };
         self.early = early;
@@ -319,4 +299,11 @@ impl Session {
         };
         Failure::Final(Error::user(what).hint(help))
     }
+}
+
+/// The first thing that the input holds in full.
+fn take(input: &mut BytesMut) -> Attempt<Option<Received>> {
+    let Some((received, length)) = parse(input)? else { return Ok(None) };
+    input.advance(length);
+    Ok(Some(received))
 }

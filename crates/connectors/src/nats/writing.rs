@@ -131,11 +131,11 @@ impl Publisher for SubjectWriter {
                 let (reply, id) = (format!("{}{number}", self.answers), self.id(number, message)?);
                 let headers = [("Nats-Msg-Id", id.as_str()), ("Nats-Expected-Stream", &stream)];
                 self.open += 1;
-                self.session.put_message(&subject, Some(&reply), &headers, &message.value)?
+                self.session.put_message(&subject, Some(&reply), &headers, &message.value)
             }
             None => {
                 self.sent.push_back(number);
-                self.session.put_message(&subject, None, &[], &message.value)?
+                self.session.put_message(&subject, None, &[], &message.value)
             }
         };
         if waiting >= SEND_BYTES {
@@ -148,7 +148,7 @@ impl Publisher for SubjectWriter {
         if self.asked == 0 && !self.sent.is_empty() && self.session.pongs == 0 {
             self.asked = self.sent.len();
             self.session.pongs += 1;
-            self.session.put("PING\r\n")?;
+            self.session.put("PING\r\n");
         }
         self.session.flush()?;
         let is_open = self.open > 0 || !self.sent.is_empty();

@@ -21,7 +21,7 @@ pub mod http;
 pub mod tcp;
 #[cfg(feature = "network")]
 pub mod tls;
-#[cfg(feature = "messaging")]
+#[cfg(feature = "network")]
 pub mod wire;
 
 use std::sync::Arc;

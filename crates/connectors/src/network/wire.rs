@@ -4,9 +4,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use thalweg_core::Error;
 use thalweg_core::connector::AllowedTargets;
 
@@ -14,8 +15,6 @@ use super::tcp::{GONE_AFTER, connect, is_tick};
 use super::tls::{self, Checks, Stream};
 use super::{Attempt, Cancel, Failure, Timer};
 
-/// Bytes that are read at a time.
-const READ_BYTES: usize = 64 << 10;
 /// How long a connection may take to open, and again to begin its protocol.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
@@ -43,12 +42,11 @@ impl Address {
     pub fn connect(&self, cancel: &Cancel) -> Attempt<Stream> {
         let tcp = connect((&self.host, self.port), &self.targets, CONNECT_WAIT, cancel);
         let tcp = tcp.map_err(|error| failure(&error, cancel))?;
-        if self.is_encrypted { self.encrypted(tcp, cancel) } else { Ok(Stream::Plain(tcp)) }
-    }
-
-    fn encrypted(&self, tcp: TcpStream, cancel: &Cancel) -> Attempt<Stream> {
-        let config = tls::settings(Checks::AuthorityAndHost, self.authorities.as_deref())?;
-        Stream::encrypted(config, &self.host, tcp).map_err(|error| failure(&error, cancel))
+        if !self.is_encrypted {
+            return Ok(Stream::Plain(tcp));
+        }
+        let checks = Checks::AuthorityAndHost;
+        encrypted(tcp, &self.host, checks, self.authorities.as_deref(), cancel)
     }
 }
 
@@ -61,59 +59,109 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Both directions of a connection.
+/// Both directions of a connection, which is opened when it is needed, and again after a failure.
 pub struct Wire {
-    stream: Stream,
-    input: Vec<u8>,
-    /// How much of `input` was consumed.
-    consumed: usize,
-    output: Vec<u8>,
+    stream: Option<Stream>,
+    /// What was read and is not consumed.
+    pub input: BytesMut,
+    /// What [`Wire::flush`] sends.
+    pub output: Vec<u8>,
     cancel: Cancel,
     /// Longer packets are refused.
     packet_bytes_max: usize,
 }
 
 impl Wire {
+    /// One without a connection.
+    pub fn new(packet_bytes_max: usize, cancel: Cancel) -> Wire {
+        let (input, output) = (BytesMut::new(), Vec::new());
+        Wire { stream: None, input, output, cancel, packet_bytes_max }
+    }
+
     /// Connects, over TLS where the address says so.
     ///
     /// # Errors
     /// If the peer can't be reached, or the file of authorities can't be read.
-    pub fn open(address: &Address, packet_bytes_max: usize, cancel: &Cancel) -> Attempt<Wire> {
-        Ok(Wire {
-            stream: address.connect(cancel)?,
-            input: Vec::new(),
-            consumed: 0,
-            output: Vec::new(),
-            cancel: cancel.clone(),
-            packet_bytes_max,
-        })
+    pub fn open(&mut self, address: &Address) -> Attempt<()> {
+        self.close();
+        self.begin(address.connect(&self.cancel)?);
+        Ok(())
+    }
+
+    /// A connection is there.
+    pub fn begin(&mut self, stream: Stream) {
+        self.stream = Some(stream);
+    }
+
+    /// The connection is not wanted any more.
+    pub fn close(&mut self) {
+        self.stream = None;
+        self.input.clear();
+        self.output.clear();
+    }
+
+    /// Checks that nothing was read ahead: before encryption an attacker may have put it there.
+    ///
+    /// # Errors
+    /// If something was.
+    pub fn check_all_read(&self) -> Attempt<()> {
+        match self.input.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Passing("unexpected bytes before encryption".to_owned())),
+        }
     }
 
     /// Encrypts what follows. The handshake happens with the next bytes.
     ///
     /// # Errors
-    /// If the file of authorities can't be read.
-    pub fn encrypt(&mut self, address: &Address) -> Attempt<()> {
-        if self.consumed < self.input.len() {
-            return Err(Failure::Passing("unexpected bytes before encryption".to_owned()));
+    /// If something was read ahead, or the file of authorities can't be read.
+    pub fn encrypt(
+        &mut self,
+        host: &str,
+        checks: Checks,
+        authorities: Option<&Path>,
+    ) -> Attempt<()> {
+        self.check_all_read()?;
+        if let Some(Stream::Plain(tcp)) = &self.stream {
+            let tcp = tcp.try_clone().map_err(|error| failure(&error, &self.cancel))?;
+            self.stream = Some(encrypted(tcp, host, checks, authorities, &self.cancel)?);
         }
-        let Stream::Plain(tcp) = &self.stream else { return Ok(()) };
-        let tcp = tcp.try_clone().map_err(|error| failure(&error, &self.cancel))?;
-        self.stream = address.encrypted(tcp, &self.cancel)?;
         Ok(())
     }
 
-    /// What was read and is not consumed.
-    pub fn input(&self) -> &[u8] {
-        &self.input[self.consumed..]
+    /// The next packet, as `parse` takes it from the input, if it is here or comes within a
+    /// [`super::TICK`] where `waits`.
+    ///
+    /// # Errors
+    /// As [`Wire::fill`], and what `parse` says.
+    pub fn next<T>(
+        &mut self,
+        waits: bool,
+        mut parse: impl FnMut(&mut BytesMut) -> Attempt<Option<T>>,
+    ) -> Attempt<Option<T>> {
+        loop {
+            let packet = parse(&mut self.input)?;
+            if packet.is_some() || !waits || !self.fill()? {
+                return Ok(packet);
+            }
+        }
     }
 
-    /// A number of bytes of the input are done with.
-    pub fn consume(&mut self, bytes: usize) {
-        self.consumed += bytes;
-        if self.consumed == self.input.len() {
-            self.input.clear();
-            self.consumed = 0;
+    /// Waits for the next packet.
+    ///
+    /// # Errors
+    /// As [`Wire::next`]; if none comes within this time.
+    pub fn wait_next<T>(
+        &mut self,
+        limit: Duration,
+        mut parse: impl FnMut(&mut BytesMut) -> Attempt<Option<T>>,
+    ) -> Attempt<T> {
+        let since = Timer::default();
+        loop {
+            if let Some(packet) = self.next(true, &mut parse)? {
+                return Ok(packet);
+            }
+            self.check_wait(&since, limit)?;
         }
     }
 
@@ -125,10 +173,6 @@ impl Wire {
         if self.cancel.is_set() {
             return Err(Failure::Cancelled);
         }
-        if self.consumed > 0 {
-            self.input.drain(..self.consumed);
-            self.consumed = 0;
-        }
         let used = self.input.len();
         if used > self.packet_bytes_max {
             let max_mib = self.packet_bytes_max >> 20;
@@ -136,25 +180,16 @@ impl Wire {
                 .hint("raise the job's memory limit, or send shorter messages")
                 .into());
         }
-        self.input.resize(used + READ_BYTES.max(used / 2), 0);
-        let read = self.stream.read(&mut self.input[used..]);
+        let stream = self.stream.as_mut().ok_or_else(not_connected)?;
+        self.input.resize(used + read_bytes(used), 0);
+        let read = stream.read(&mut self.input[used..]);
         self.input.truncate(used + *read.as_ref().unwrap_or(&0));
         match read {
-            Ok(0) => Err(Failure::Passing("the server has closed the connection".to_owned())),
+            Ok(0) => Err(closed()),
             Ok(_) => Ok(true),
             Err(error) if is_tick(&error) => Ok(false),
             Err(error) => Err(failure(&error, &self.cancel)),
         }
-    }
-
-    /// Adds bytes to those that [`Wire::flush`] sends.
-    pub fn put(&mut self, bytes: &[u8]) {
-        self.output.extend_from_slice(bytes);
-    }
-
-    /// The bytes that wait for [`Wire::flush`], to add some.
-    pub fn output(&mut self) -> &mut Vec<u8> {
-        &mut self.output
     }
 
     /// Sends what was put.
@@ -164,31 +199,21 @@ impl Wire {
     /// wanted any more.
     pub fn flush(&mut self) -> Attempt<()> {
         let (mut sent, mut stuck) = (0, Timer::default());
-        while sent < self.output.len() {
-            match self.stream.write(&self.output[sent..]) {
-                Ok(0) => {
-                    let closed = "the server has closed the connection";
-                    return Err(Failure::Passing(closed.to_owned()));
-                }
-                Ok(written) => {
-                    sent += written;
-                    stuck = Timer::default();
-                }
-                Err(error) => self.wait_after(&error, &stuck)?,
+        loop {
+            let stream = self.stream.as_mut().ok_or_else(not_connected)?;
+            let left = &self.output[sent..];
+            let done =
+                if left.is_empty() { stream.flush().map(|()| 0) } else { stream.write(left) };
+            match done {
+                Ok(_) if left.is_empty() => break,
+                Ok(0) => return Err(closed()),
+                Ok(written) => (sent, stuck) = (sent + written, Timer::default()),
+                Err(error) if is_tick(&error) => self.check_wait(&stuck, GONE_AFTER)?,
+                Err(error) => return Err(failure(&error, &self.cancel)),
             }
-        }
-        while let Err(error) = self.stream.flush() {
-            self.wait_after(&error, &stuck)?;
         }
         self.output.clear();
         Ok(())
-    }
-
-    fn wait_after(&self, error: &io::Error, since: &Timer) -> Attempt<()> {
-        if !is_tick(error) {
-            return Err(failure(error, &self.cancel));
-        }
-        self.check_wait(since, GONE_AFTER)
     }
 
     /// Checks that one may wait on.
@@ -204,6 +229,30 @@ impl Wire {
             false => Ok(()),
         }
     }
+}
+
+/// How many bytes are read at a time behind those of a packet that are there: more of long ones.
+pub fn read_bytes(used: usize) -> usize {
+    (used / 2).clamp(64 << 10, 1 << 20)
+}
+
+fn not_connected() -> Failure {
+    Failure::Passing("not connected".to_owned())
+}
+
+fn closed() -> Failure {
+    Failure::Passing("the server has closed the connection".to_owned())
+}
+
+fn encrypted(
+    tcp: TcpStream,
+    host: &str,
+    checks: Checks,
+    authorities: Option<&Path>,
+    cancel: &Cancel,
+) -> Attempt<Stream> {
+    let config = tls::settings(checks, authorities)?;
+    Stream::encrypted(config, host, tcp).map_err(|error| failure(&error, cancel))
 }
 
 fn failure(error: &io::Error, cancel: &Cancel) -> Failure {

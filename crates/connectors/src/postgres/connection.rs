@@ -6,10 +6,11 @@ use bytes::Bytes;
 use thalweg_core::Error;
 
 use super::failure::{Failure, Outcome, ServerError};
-use super::messages::{Channel, Message};
+use super::messages::{Message, next_message, put};
 use super::settings::Settings;
 use super::sign_in::sign_in;
 use crate::network::Cancel;
+use crate::network::wire::Wire;
 
 /// The settings of every session: values have one text form, whatever the server's defaults are.
 /// The server, too, notices soon that its peer has gone, and then ends what it holds.
@@ -25,7 +26,7 @@ const COPY_BYTES: usize = 64 << 10;
 
 /// A session.
 pub struct Connection {
-    channel: Channel,
+    wire: Wire,
     is_broken: bool,
 }
 
@@ -105,8 +106,8 @@ impl Connection {
         parameters: &[(&str, &str)],
         cancel: &Cancel,
     ) -> Outcome<Connection> {
-        let channel = sign_in(settings, parameters, cancel)?;
-        let mut connection = Connection { channel, is_broken: false };
+        let wire = sign_in(settings, parameters, cancel)?;
+        let mut connection = Connection { wire, is_broken: false };
         connection.execute(SESSION)?;
         if let Some(path) = &settings.search_path {
             connection.execute(&format!("SET search_path = {}", super::literal(path)))?;
@@ -187,7 +188,7 @@ impl Connection {
     /// If the server ends the stream, or the connection has broken.
     pub fn poll_stream(&mut self) -> Outcome<Option<Bytes>> {
         loop {
-            let Some(message) = self.channel.poll()? else { return Ok(None) };
+            let Some(message) = self.wire.next(true, next_message)? else { return Ok(None) };
             match message.tag {
                 b'd' => return Ok(Some(message.body)),
                 b'E' => return Err(Failure::Server(ServerError::read(&message.body))),
@@ -202,8 +203,8 @@ impl Connection {
     /// # Errors
     /// If the connection has broken.
     pub fn send_stream(&mut self, part: &[u8]) -> Outcome<()> {
-        self.channel.put(b'd', part);
-        self.channel.flush()
+        put(&mut self.wire.output, b'd', part);
+        Ok(self.wire.flush()?)
     }
 
     fn noted<T>(&mut self, result: Outcome<T>) -> Outcome<T> {
@@ -218,14 +219,14 @@ impl Connection {
             )
             .into());
         }
-        self.channel.put(b'Q', &[sql.as_bytes(), &[0]].concat());
-        self.channel.flush()
+        put(&mut self.wire.output, b'Q', &[sql.as_bytes(), &[0]].concat());
+        Ok(self.wire.flush()?)
     }
 
     fn read_rows(&mut self, take: &mut dyn FnMut(Row) -> Outcome<()>) -> Outcome<u64> {
         let (mut changed, mut refused) = (0, None);
         loop {
-            let Message { tag, body } = self.channel.receive(ANY_TIME)?;
+            let Message { tag, body } = self.wire.wait_next(ANY_TIME, next_message)?;
             match tag {
                 b'D' => take(Row(body))?,
                 b'C' => changed = rows_changed(&body),
@@ -240,23 +241,23 @@ impl Connection {
         self.send_query(sql)?;
         self.expect(b'G')?;
         for part in rows.as_bytes().chunks(COPY_BYTES) {
-            self.channel.put(b'd', part);
-            self.channel.flush()?;
+            put(&mut self.wire.output, b'd', part);
+            self.wire.flush()?;
         }
-        self.channel.put(b'c', &[]);
-        self.channel.flush()?;
+        put(&mut self.wire.output, b'c', &[]);
+        self.wire.flush()?;
         self.read_rows(&mut |_| Ok(()))
     }
 
     /// Waits for an answer that begins something.
     fn expect(&mut self, tag: u8) -> Outcome<()> {
         loop {
-            let message = self.channel.receive(ANY_TIME)?;
+            let message = self.wire.wait_next(ANY_TIME, next_message)?;
             match message.tag {
                 found if found == tag => return Ok(()),
                 b'E' => {
                     let error = ServerError::read(&message.body);
-                    while self.channel.receive(ANY_TIME)?.tag != b'Z' {}
+                    while self.wire.wait_next(ANY_TIME, next_message)?.tag != b'Z' {}
                     return Err(Failure::Server(error));
                 }
                 b'Z' => {

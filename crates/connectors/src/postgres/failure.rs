@@ -6,6 +6,7 @@ use std::io;
 use thalweg_core::Error;
 
 use super::settings::Settings;
+use crate::network;
 use crate::network::feed::Gone;
 
 /// Why a call of a server has failed.
@@ -40,6 +41,16 @@ pub type Outcome<T> = Result<T, Failure>;
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Failure::Broken(error.to_string())
+    }
+}
+
+impl From<network::Failure> for Failure {
+    fn from(failure: network::Failure) -> Self {
+        match failure {
+            network::Failure::Passing(why) => Failure::Broken(why),
+            network::Failure::Final(error) => Failure::Error(error),
+            network::Failure::Cancelled => Failure::Cancelled,
+        }
     }
 }
 

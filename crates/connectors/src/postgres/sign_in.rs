@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use bytes::Buf;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use thalweg_core::Error;
 
 use super::failure::{Failure, Outcome, ServerError};
-use super::messages::Channel;
+use super::messages::{LENGTH_MAX, next_message, put};
 use super::settings::{Protection, Settings};
-use crate::network::tls::{self, Checks, Stream};
+use crate::network::tls::{Checks, Stream};
+use crate::network::wire::Wire;
 use crate::network::{Cancel, tcp};
 
 /// Version 3.0 of the protocol.
@@ -21,19 +23,16 @@ const ENCRYPTION_REQUEST: u32 = 80_877_103;
 ///
 /// # Errors
 /// If the server can't be reached or refuses.
-pub fn sign_in(
-    settings: &Settings,
-    parameters: &[(&str, &str)],
-    cancel: &Cancel,
-) -> Outcome<Channel> {
+pub fn sign_in(settings: &Settings, parameters: &[(&str, &str)], cancel: &Cancel) -> Outcome<Wire> {
     let limit = settings.connect_timeout;
     let place = (settings.host.as_str(), settings.port);
     let connected = tcp::connect(place, &settings.targets, limit, cancel);
     if cancel.is_set() {
         return Err(Failure::Cancelled);
     }
-    let stream = encrypted(settings, Stream::Plain(connected?), cancel)?;
-    let mut channel = Channel::new(stream, cancel.clone());
+    let mut wire = Wire::new(LENGTH_MAX, cancel.clone());
+    wire.begin(Stream::Plain(connected?));
+    encrypt(settings, &mut wire)?;
     let mut body = PROTOCOL.to_be_bytes().to_vec();
     let own = [
         ("user", settings.user.as_str()),
@@ -48,30 +47,27 @@ pub fn sign_in(
         body.push(0);
     }
     body.push(0);
-    channel.put(0, &body);
-    channel.flush()?;
-    authenticate(settings, &mut channel, limit)?;
-    Ok(channel)
+    put(&mut wire.output, 0, &body);
+    wire.flush()?;
+    authenticate(settings, &mut wire, limit)?;
+    Ok(wire)
 }
 
 /// Asks for encryption, where the settings do.
-fn encrypted(settings: &Settings, stream: Stream, cancel: &Cancel) -> Outcome<Stream> {
+fn encrypt(settings: &Settings, wire: &mut Wire) -> Outcome<()> {
     let checks = match settings.protection {
-        Protection::None => return Ok(stream),
+        Protection::None => return Ok(()),
         Protection::Preferred => Checks::Nothing,
         Protection::Required(checks) => checks,
     };
-    let mut channel = Channel::new(stream, cancel.clone());
-    channel.put(0, &ENCRYPTION_REQUEST.to_be_bytes());
-    channel.flush()?;
-    let answer = channel.receive_byte(settings.connect_timeout)?;
-    let stream = channel.into_stream()?;
-    match (answer, stream, settings.protection) {
-        (b'S', Stream::Plain(tcp), _) => {
-            let config = tls::settings(checks, settings.authorities.as_deref())?;
-            Ok(Stream::encrypted(config, &settings.host, tcp)?)
-        }
-        (_, stream, Protection::Preferred) => Ok(stream),
+    put(&mut wire.output, 0, &ENCRYPTION_REQUEST.to_be_bytes());
+    wire.flush()?;
+    let limit = settings.connect_timeout;
+    let answer = wire.wait_next(limit, |input| Ok(input.try_get_u8().ok()))?;
+    wire.check_all_read()?;
+    match (answer, settings.protection) {
+        (b'S', _) => Ok(wire.encrypt(&settings.host, checks, settings.authorities.as_deref())?),
+        (_, Protection::Preferred) => Ok(()),
         _ => Err(Failure::Error(
             Error::io(format!("{settings} offers no encryption"))
                 .hint("turn on ssl in the server's settings, or use sslmode=disable"),
@@ -79,10 +75,10 @@ fn encrypted(settings: &Settings, stream: Stream, cancel: &Cancel) -> Outcome<St
     }
 }
 
-fn authenticate(settings: &Settings, channel: &mut Channel, limit: Duration) -> Outcome<()> {
+fn authenticate(settings: &Settings, wire: &mut Wire, limit: Duration) -> Outcome<()> {
     let mut scram: Option<ScramSha256> = None;
     loop {
-        let message = channel.receive(limit)?;
+        let message = wire.wait_next(limit, next_message)?;
         let body = &message.body[..];
         match message.tag {
             b'R' => {}
@@ -93,11 +89,11 @@ fn authenticate(settings: &Settings, channel: &mut Channel, limit: Duration) -> 
         let (kind, rest) = body.split_first_chunk::<4>().ok_or_else(strange)?;
         match u32::from_be_bytes(*kind) {
             0 => {}
-            3 => channel.put(b'p', &terminated(&settings.password)),
+            3 => put(&mut wire.output, b'p', &terminated(&settings.password)),
             5 => {
                 let salt = *rest.first_chunk::<4>().ok_or_else(strange)?;
                 let (user, password) = (settings.user.as_bytes(), settings.password.as_bytes());
-                channel.put(b'p', &terminated(&md5_hash(user, password, salt)));
+                put(&mut wire.output, b'p', &terminated(&md5_hash(user, password, salt)));
             }
             10 if has_mechanism(rest) => {
                 let binding = ChannelBinding::unsupported();
@@ -105,13 +101,13 @@ fn authenticate(settings: &Settings, channel: &mut Channel, limit: Duration) -> 
                 let mut body = terminated(SCRAM_SHA_256);
                 body.extend_from_slice(&(started.message().len() as u32).to_be_bytes());
                 body.extend_from_slice(started.message());
-                channel.put(b'p', &body);
+                put(&mut wire.output, b'p', &body);
                 scram = Some(started);
             }
             11 => {
                 let scram = scram.as_mut().ok_or_else(strange)?;
                 scram.update(rest)?;
-                channel.put(b'p', scram.message());
+                put(&mut wire.output, b'p', scram.message());
             }
             12 => scram.as_mut().ok_or_else(strange)?.finish(rest)?,
             _ => {
@@ -123,7 +119,7 @@ fn authenticate(settings: &Settings, channel: &mut Channel, limit: Duration) -> 
                 ));
             }
         }
-        channel.flush()?;
+        wire.flush()?;
     }
 }
 

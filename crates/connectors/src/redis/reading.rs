@@ -121,7 +121,7 @@ impl StreamReader {
         for split in &streams {
             command.arg((IDS.write)(split.last.unwrap_or(0)));
         }
-        self.session.put(&command)?;
+        self.session.put(&command);
         self.session.flush()?;
         self.asked = Some((splits, Timer::default()));
         Ok(())

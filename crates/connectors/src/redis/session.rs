@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use bytes::{Buf, BytesMut};
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use thalweg_core::Error;
 use thalweg_core::connector::Secret;
 
 use crate::network::wire::{Address, Wire};
-use crate::network::{Attempt, Cancel, Failure, Timer};
+use crate::network::{Attempt, Cancel, Failure};
 
 /// A server that has not answered for so long has gone.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(20);
@@ -37,14 +38,13 @@ impl fmt::Display for Server {
 /// A connection that is opened when it is needed.
 pub struct Session {
     server: Server,
-    cancel: Cancel,
-    wire: Option<Wire>,
+    wire: Wire,
 }
 
 impl Session {
     /// A session with this server.
     pub fn new(server: Server, cancel: Cancel) -> Session {
-        Session { server, cancel, wire: None }
+        Session { server, wire: Wire::new(ANSWER_BYTES_MAX, cancel) }
     }
 
     /// Connects and signs in.
@@ -52,8 +52,7 @@ impl Session {
     /// # Errors
     /// If the server can't be reached, or refuses.
     pub fn connect(&mut self) -> Attempt<()> {
-        self.wire = None;
-        self.wire = Some(Wire::open(&self.server.address, ANSWER_BYTES_MAX, &self.cancel)?);
+        self.wire.open(&self.server.address)?;
         if let Some(password) = self.server.password.clone() {
             let mut command = redis::cmd("AUTH");
             if let Some(user) = &self.server.username {
@@ -73,17 +72,9 @@ impl Session {
         }
     }
 
-    fn wire(&mut self) -> Attempt<&mut Wire> {
-        self.wire.as_mut().ok_or_else(|| Failure::Passing("not connected".to_owned()))
-    }
-
     /// Adds a command to those that [`Session::flush`] sends.
-    ///
-    /// # Errors
-    /// If there is no connection.
-    pub fn put(&mut self, command: &Cmd) -> Attempt<()> {
-        command.write_packed_command(self.wire()?.output());
-        Ok(())
+    pub fn put(&mut self, command: &Cmd) {
+        command.write_packed_command(&mut self.wire.output);
     }
 
     /// Sends what was put.
@@ -91,7 +82,7 @@ impl Session {
     /// # Errors
     /// If the connection has broken.
     pub fn flush(&mut self) -> Attempt<()> {
-        self.wire()?.flush()
+        self.wire.flush()
     }
 
     /// The next answer, if it is here or comes within a [`crate::network::TICK`] where `waits`.
@@ -99,15 +90,7 @@ impl Session {
     /// # Errors
     /// If the connection has broken.
     pub fn poll(&mut self, waits: bool) -> Attempt<Option<Value>> {
-        let wire = self.wire()?;
-        loop {
-            if let Some(answer) = parse(wire)? {
-                return Ok(Some(answer));
-            }
-            if !waits || !wire.fill()? {
-                return Ok(None);
-            }
-        }
+        self.wire.next(waits, parse)
     }
 
     /// Waits for the next answer.
@@ -115,13 +98,7 @@ impl Session {
     /// # Errors
     /// If the connection has broken, or none comes.
     pub fn receive(&mut self) -> Attempt<Value> {
-        let since = Timer::default();
-        loop {
-            if let Some(answer) = self.poll(true)? {
-                return Ok(answer);
-            }
-            self.wire()?.check_wait(&since, ANSWER_WAIT)?;
-        }
+        self.wire.wait_next(ANSWER_WAIT, parse)
     }
 
     /// Sends a command and waits for its answer.
@@ -129,7 +106,7 @@ impl Session {
     /// # Errors
     /// If the connection has broken, or the server refuses.
     pub fn call(&mut self, command: &Cmd) -> Attempt<Value> {
-        self.put(command)?;
+        self.put(command);
         self.flush()?;
         let answer = self.receive()?;
         checked(answer, &self.server)
@@ -142,11 +119,11 @@ impl Session {
 }
 
 /// An answer that is here in full.
-fn parse(wire: &mut Wire) -> Attempt<Option<Value>> {
-    let Some(length) = whole_length(wire.input()) else { return Ok(None) };
-    let parsed = redis::parse_redis_value(&wire.input()[..length]);
+fn parse(input: &mut BytesMut) -> Attempt<Option<Value>> {
+    let Some(length) = whole_length(input) else { return Ok(None) };
+    let parsed = redis::parse_redis_value(&input[..length]);
     let value = parsed.map_err(|error| Failure::Passing(format!("no answer of Redis: {error}")))?;
-    wire.consume(length);
+    input.advance(length);
     Ok(Some(value))
 }
 

@@ -62,7 +62,7 @@ impl Publisher for StreamWriter {
             self.heard = Timer::default();
         }
         let command = self.command(message);
-        self.session.put(&command)?;
+        self.session.put(&command);
         self.sent.push_back(number);
         self.put_bytes += message.value.len() + 64;
         if self.put_bytes >= SEND_BYTES {
