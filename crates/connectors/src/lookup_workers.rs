@@ -14,6 +14,9 @@ use thalweg_core::{Error, Result};
 use crate::network::Cancel;
 use crate::panics::guarded;
 
+/// Connections of a table where no option says otherwise, and so batches of keys at the same time.
+pub const CONNECTIONS: usize = 4;
+
 /// Answers questions, over a connection of its own.
 pub trait LookupWorker: Send {
     /// The rows of keys, as [`AsyncLookup::lookup`] says.
@@ -44,12 +47,12 @@ impl WorkerLookup {
     pub fn start(
         table: &str,
         cancel: Cancel,
-        workers: impl IntoIterator<Item = Box<dyn LookupWorker>>,
+        workers: impl IntoIterator<Item = impl LookupWorker + 'static>,
     ) -> Result<WorkerLookup> {
         let (questions, queue) = unbounded();
         for mut worker in workers {
             let queue = queue.clone();
-            let body = move || answer_all(worker.as_mut(), &queue);
+            let body = move || answer_all(&mut worker, &queue);
             let spawned = std::thread::Builder::new().name(format!("lookup {table}")).spawn(body);
             spawned.map_err(|e| Error::resource(format!("no thread for a connection: {e}")))?;
         }

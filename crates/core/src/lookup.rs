@@ -42,6 +42,13 @@ impl LookupRequest {
     pub fn columns(&self) -> TableSchema {
         self.table.delivered()
     }
+
+    /// The columns of keys, in order.
+    pub fn key_columns(&self) -> TableSchema {
+        let columns = self.columns();
+        let is_key = |name: &String| columns.columns.iter().find(|column| column.name == *name);
+        TableSchema::new(self.keys.iter().filter_map(is_key).cloned().collect())
+    }
 }
 
 /// How a table is looked up.

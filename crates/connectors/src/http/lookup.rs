@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BinaryArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow_array::{BinaryArray, RecordBatch, UInt32Array};
 use arrow_select::concat::concat_batches;
-use arrow_select::take::take;
 use serde_json::Value;
 use thalweg_core::lookup::{Answer, AsyncLookup, LookupRequest};
 use thalweg_core::{Column, Error, Result, TableSchema};
@@ -16,6 +15,7 @@ use crate::format::{
     BadDataPolicy, Format, JsonOptions, RecordDecoder, RecordLayout, TextBlock, TextEncoder,
 };
 use crate::lookup_workers::{LookupWorker, WorkerLookup};
+use crate::messaging::AnswerColumns;
 use crate::messaging::link::about;
 use crate::network::http::{HttpClient, Reply};
 use crate::network::{Cancel, Failure};
@@ -28,17 +28,9 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 struct Asked {
     table: String,
     options: LookupOptions,
-    columns: TableSchema,
-    /// Where each column of an answer comes from.
-    slots: Vec<Slot>,
+    columns: AnswerColumns,
     keys: TextEncoder,
     decoder: RecordDecoder,
-}
-
-#[derive(Clone, Copy)]
-enum Slot {
-    Key(usize),
-    Record(usize),
 }
 
 /// Prepares lookups.
@@ -52,27 +44,16 @@ pub fn open(request: &LookupRequest, options: LookupOptions) -> Result<HttpLooku
         let message = format!("table {table}: a format of changes can't be looked up");
         return Err(Error::plan(message).hint("use format 'json'"));
     }
-    let (columns, physical) = (request.columns(), &request.table.schema);
-    let (mut slots, mut wanted) = (Vec::new(), Vec::new());
-    for column in &columns.columns {
-        let key = request.keys.iter().position(|key| *key == column.name);
-        slots.push(match (key, physical.index_of(&column.name)) {
-            (Some(key), _) => Slot::Key(key),
-            (None, Some(at)) => {
-                wanted.push(at);
-                Slot::Record(wanted.len() - 1)
-            }
-            (None, None) => {
-                return Err(Error::plan(format!(
-                    "table {table}: column {} is metadata, which a lookup has not",
-                    column.name
-                )));
-            }
-        });
-    }
-    let is_key = |name: &String| columns.columns.iter().find(|column| column.name == *name);
-    let keys: Vec<Column> = request.keys.iter().filter_map(is_key).cloned().collect();
-    let keys = TextEncoder::new(&Format::Json(JsonOptions::default()), TableSchema::new(keys));
+    let (columns, physical) = (AnswerColumns::new(request), &request.table.schema);
+    let others = columns.schema.columns.iter().zip(&columns.keys).filter(|(_, key)| key.is_none());
+    let place = |(column, _): (&Column, _)| {
+        physical.index_of(&column.name).ok_or_else(|| {
+            let name = &column.name;
+            Error::plan(format!("table {table}: column {name} is metadata, which a lookup has not"))
+        })
+    };
+    let wanted = others.map(place).collect::<Result<_>>()?;
+    let keys = TextEncoder::new(&Format::Json(JsonOptions::default()), request.key_columns());
     let layout = RecordLayout::new(&table, physical.clone(), wanted, false);
     let policy = match records.format.ignores_parse_errors() {
         true => BadDataPolicy::Null,
@@ -83,18 +64,15 @@ pub fn open(request: &LookupRequest, options: LookupOptions) -> Result<HttpLooku
     let threads = options.threads;
     let asked = Arc::new(Asked {
         table: table.clone(),
-        columns: columns.clone(),
-        slots,
+        columns,
         keys: keys.ok_or_else(|| Error::internal("keys are written as JSON"))?,
         decoder: RecordDecoder::new(records.format, layout.with_policy(policy, Vec::new())),
         options,
     });
-    let worker = |_| {
-        let (asked, http) = (Arc::clone(&asked), http.clone());
-        Box::new(Worker { asked, http, cancel: cancel.clone() }) as Box<dyn LookupWorker>
-    };
+    let worker =
+        |_| Worker { asked: Arc::clone(&asked), http: http.clone(), cancel: cancel.clone() };
     let workers = WorkerLookup::start(&table, cancel.clone(), (0..threads).map(worker))?;
-    Ok(HttpLookup { workers, columns })
+    Ok(HttpLookup { workers, columns: request.columns() })
 }
 
 /// A table that is looked up.
@@ -186,17 +164,8 @@ impl Asked {
             let what = format!("table {table}: an answer of {url} is no row: {}", error.message());
             Error::new(error.kind(), what)
         })?;
-        let rows = decoded.batch.num_rows();
-        let first = UInt32Array::from(vec![0; rows]);
-        let column = |slot: &Slot| -> Result<ArrayRef> {
-            Ok(match *slot {
-                Slot::Key(at) => take(keys.column(at), &first, None)?,
-                Slot::Record(at) => decoded.batch.column(at).clone(),
-            })
-        };
-        let columns = self.slots.iter().map(column).collect::<Result<_>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(self.columns.arrow(), columns, &options)?)
+        let first = UInt32Array::from(vec![0; decoded.batch.num_rows()]);
+        self.columns.rows(keys, &first, &decoded.batch)
     }
 }
 

@@ -8,16 +8,13 @@ use thalweg_core::{Result, TableSchema};
 
 use super::options::JdbcOptions;
 use super::statements::{TextRow, is_one_of};
-use crate::lookup_workers::{LookupWorker, WorkerLookup};
+use crate::lookup_workers::{CONNECTIONS, LookupWorker, WorkerLookup};
 use crate::network::Cancel;
 use crate::postgres::catalog::{ServerColumn, ServerTable, column_list};
 use crate::postgres::decode::RowBuilder;
 use crate::postgres::encode::TextRows;
 use crate::postgres::failure::{Failure, Outcome};
 use crate::postgres::session::Session;
-
-/// Connections of a table, and so queries at the same time.
-const CONNECTIONS: usize = 4;
 
 /// What is asked.
 struct Asked {
@@ -44,8 +41,7 @@ pub fn open(request: &LookupRequest, options: &JdbcOptions) -> Result<WorkerLook
     let mut first = session();
     let found = ServerTable::open(&mut first, &table, &options.table_name)?;
     let delivered = request.columns();
-    let is_key = |name: &String| delivered.columns.iter().find(|column| column.name == *name);
-    let key_columns = TableSchema::new(request.keys.iter().filter_map(is_key).cloned().collect());
+    let key_columns = request.key_columns();
     let columns = column_list(&found.match_columns(&delivered)?);
     let asked = Arc::new(Asked {
         table: format!("lookup {table}"),
@@ -55,9 +51,8 @@ pub fn open(request: &LookupRequest, options: &JdbcOptions) -> Result<WorkerLook
         delivered,
     });
     let others = (1..CONNECTIONS).map(|_| session());
-    let workers = std::iter::once(first).chain(others).map(|session| {
-        Box::new(Worker { session, asked: Arc::clone(&asked) }) as Box<dyn LookupWorker>
-    });
+    let workers = std::iter::once(first).chain(others);
+    let workers = workers.map(|session| Worker { session, asked: Arc::clone(&asked) });
     WorkerLookup::start(&table, cancel.clone(), workers)
 }
 

@@ -14,6 +14,7 @@
 //! | from messages to rows, and their metadata | [`rows`] |
 //! | what a position says | [`progress`] |
 //! | the source | [`source`] |
+//! | rows that are looked up | `answers` |
 //! | the sink: rows stay in memory until the peer has them | [`sink`] |
 //! | options that all have | [`options`] |
 //!
@@ -29,6 +30,7 @@
 //!
 //! What it does not do: find splits that come later, and write exactly once.
 
+mod answers;
 pub mod inbox;
 pub mod link;
 pub mod options;
@@ -39,6 +41,7 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
+pub use self::answers::AnswerColumns;
 pub use self::inbox::{Block, Inbox, Message, Metadata};
 pub use self::progress::{Mark, MarkText, Tracking};
 pub use self::rows::{RowReader, Rows};

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::builder::BinaryBuilder;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_array::{Array, RecordBatch, StringArray};
 use arrow_schema::DataType as Arrow;
-use arrow_select::take::take;
 use redis::Value;
 use thalweg_core::lookup::LookupRequest;
 use thalweg_core::{Column, Error, Result, TableSchema};
@@ -13,21 +12,17 @@ use thalweg_core::{Column, Error, Result, TableSchema};
 use super::options::{LookupType, RedisOptions};
 use super::session::{Session, bytes, checked, elements, senseless};
 use crate::format::{BadDataPolicy, Format, JsonOptions, RecordDecoder, RecordLayout, TextBlock};
-use crate::lookup_workers::{LookupWorker, WorkerLookup};
+use crate::lookup_workers::{CONNECTIONS, LookupWorker, WorkerLookup};
+use crate::messaging::AnswerColumns;
 use crate::messaging::link::about;
 use crate::network::{Attempt, Cancel, Failure};
-
-/// Connections of a table, and so batches of keys at the same time.
-const CONNECTIONS: usize = 4;
 
 /// What is asked.
 struct Asked {
     table: String,
     prefix: String,
     lookup_type: LookupType,
-    /// The columns of answers, and which of them is the key.
-    columns: TableSchema,
-    key: usize,
+    columns: AnswerColumns,
     /// Decodes what keys hold into the columns that are not the key.
     decoder: RecordDecoder,
 }
@@ -49,11 +44,9 @@ pub fn open(request: &LookupRequest, options: &RedisOptions) -> Result<WorkerLoo
         return Err(Error::plan(format!("table {table} is a stream, and keys are looked up"))
             .hint("remove 'stream', in a table of its own"));
     }
-    let columns = request.columns();
+    let columns = AnswerColumns::new(request);
     let is_key = |column: &Column| request.keys.contains(&column.name);
-    let key = columns.columns.iter().position(is_key);
-    let key = key.ok_or_else(|| Error::internal("the key is not among the columns"))?;
-    let others = columns.columns.iter().filter(|column| !is_key(column)).cloned();
+    let others = columns.schema.columns.iter().filter(|column| !is_key(column)).cloned();
     let others = TableSchema::new(others.collect());
     let format = match options.lookup_type {
         LookupType::Hash => Format::Json(JsonOptions::default()),
@@ -74,7 +67,6 @@ pub fn open(request: &LookupRequest, options: &RedisOptions) -> Result<WorkerLoo
         lookup_type: options.lookup_type,
         decoder: RecordDecoder::new(format, layout),
         columns,
-        key,
     });
     let cancel = Cancel::default();
     let worker = || Worker {
@@ -86,10 +78,7 @@ pub fn open(request: &LookupRequest, options: &RedisOptions) -> Result<WorkerLoo
     first.session.connect().map_err(|failure| error(failure, &table))?;
     first.is_connected = true;
     let others = (1..CONNECTIONS).map(|_| worker());
-    let workers = std::iter::once(first)
-        .chain(others)
-        .map(|worker| Box::new(worker) as Box<dyn LookupWorker>);
-    WorkerLookup::start(&table, cancel.clone(), workers)
+    WorkerLookup::start(&table, cancel.clone(), std::iter::once(first).chain(others))
 }
 
 fn error(failure: Failure, table: &str) -> Error {
@@ -192,19 +181,6 @@ impl LookupWorker for Worker {
             crate::format::DecodeError { number: None, ..error }.in_input(&name)
         })?;
         let rows = decoded.messages.iter().map(|&message| found[message as usize]);
-        let rows: arrow_array::UInt32Array = rows.collect();
-        let mut others = decoded.batch.columns().iter();
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(asked.columns.len());
-        for at in 0..asked.columns.len() {
-            columns.push(match at == asked.key {
-                true => take(keys.column(0), &rows, None)?,
-                false => {
-                    let other = others.next();
-                    other.ok_or_else(|| Error::internal("a column was not decoded"))?.clone()
-                }
-            });
-        }
-        let count = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        Ok(RecordBatch::try_new_with_options(asked.columns.arrow(), columns, &count)?)
+        asked.columns.rows(keys, &rows.collect(), &decoded.batch)
     }
 }
