@@ -252,8 +252,7 @@ impl HttpOptions {
         };
         options.check_target(&host, port)?;
         let records = RecordOptions::read(options, request, &host)?;
-        let words = [("MIN", ()), ("REQ_RESP", ()), ("MAX", ())];
-        options.choice("http.logging.level", &words)?;
+        options.check("http.logging.level")?;
         let settings =
             HttpSettings { targets: options.targets().clone(), ..HttpSettings::default() };
         Ok(HttpOptions { url: url.to_owned(), host, port, path, records, settings })
@@ -326,12 +325,12 @@ impl ScanOptions {
         let read = ScanOptions {
             mode: scan_mode(options)?,
             framing: options.choice("scan.records", &framings)?.unwrap_or(Framing::Auto),
-            interval: duration(options, "scan.poll.interval")?,
-            timeout: duration(options, "scan.request.timeout")?,
+            interval: options.duration("scan.poll.interval")?,
+            timeout: options.duration("scan.request.timeout")?,
             token: None,
             body_bytes_max: options.bytes("scan.listen.body-max")?.unwrap_or(8 << 20) as usize,
             connections_max: options.number("scan.listen.connections-max")?.unwrap_or(64),
-            acknowledge_timeout: duration(options, "scan.listen.acknowledge-timeout")?,
+            acknowledge_timeout: options.duration("scan.listen.acknowledge-timeout")?,
             http,
         };
         match read.connections_max {
@@ -411,10 +410,6 @@ pub fn listen_addresses(host: &str, port: u16) -> std::io::Result<Vec<std::net::
     (host, port).to_socket_addrs().map(Iterator::collect)
 }
 
-fn duration(options: &Options<'_>, name: &str) -> Result<Duration> {
-    Ok(Duration::from_millis(options.duration_ms(name)?.unwrap_or_default()))
-}
-
 fn codes(options: &Options<'_>, name: &str) -> Result<Codes> {
     let text = options.text(name).unwrap_or_default();
     Codes::read(text).ok_or_else(|| options.bad(name, text, "statuses such as '2XX,404'"))
@@ -443,26 +438,12 @@ pub struct LookupOptions {
 
 impl LookupOptions {
     fn check(options: &Options<'_>) -> Result<()> {
-        let name = "http.source.lookup.query-creator";
-        let creators = [("http-generic-get-query", ()), ("http-generic-json-query", ())];
-        options.choice(name, &creators)?;
-        options.choice("lookup-request.format", &[("json", ())])?;
-        let strategies = [("fixed-delay", ())];
-        options.choice("http.source.lookup.retry-strategy.type", &strategies)?;
-        options.boolean("asyncPolling")?;
+        LOOKUP.iter().try_for_each(|option| options.check(option.name))?;
         options.number::<u32>("http.source.lookup.response.thread-pool.size")?;
-        let methods = [("GET", ()), ("POST", ()), ("PUT", ())];
-        options.choice("lookup-method", &methods)?;
-        let types = [("single-value", ()), ("array", ())];
-        options.choice("http.source.lookup.result-type", &types)?;
         for name in ["success-codes", "retry-codes", "ignored-response-codes"] {
             codes(options, &format!("http.source.lookup.{name}"))?;
         }
-        for name in ["retry-strategy.fixed-delay.delay", "connection.timeout", "request.timeout"] {
-            duration(options, &format!("http.source.lookup.{name}"))?;
-        }
-        options.boolean("http.source.lookup.continue-on-error")?;
-        options.number::<usize>("http.source.lookup.request.thread-pool.size").map(drop)
+        Ok(())
     }
 
     /// Reads them, for a table that is opened now.
@@ -474,9 +455,9 @@ impl LookupOptions {
         LookupOptions::check(&options)?;
         let mut http = HttpOptions::read(&options, request)?;
         http.open(&options, request, "http.source.lookup.header.")?;
-        http.settings.timeout = Some(duration(&options, "http.source.lookup.request.timeout")?);
+        http.settings.timeout = Some(options.duration("http.source.lookup.request.timeout")?);
         http.settings.connect_timeout =
-            Some(duration(&options, "http.source.lookup.connection.timeout")?);
+            Some(options.duration("http.source.lookup.connection.timeout")?);
         let methods = [("GET", Method::GET), ("POST", Method::POST), ("PUT", Method::PUT)];
         let method = options.text("lookup-method").unwrap_or("GET");
         let method = methods.into_iter().find(|(word, _)| word.eq_ignore_ascii_case(method));
@@ -487,7 +468,7 @@ impl LookupOptions {
             success: codes(&options, "http.source.lookup.success-codes")?,
             retry: codes(&options, "http.source.lookup.retry-codes")?,
             ignored: codes(&options, "http.source.lookup.ignored-response-codes")?,
-            retry_delay: duration(&options, "http.source.lookup.retry-strategy.fixed-delay.delay")?,
+            retry_delay: options.duration("http.source.lookup.retry-strategy.fixed-delay.delay")?,
             continues_on_error: options.boolean("http.source.lookup.continue-on-error")?,
             threads: threads.unwrap_or(8).clamp(1, 64),
         })
@@ -532,7 +513,7 @@ impl SinkOptions {
     }
 
     fn values(options: &Options<'_>, mut http: HttpOptions) -> Result<SinkOptions> {
-        http.settings.timeout = Some(duration(options, "http.sink.request.timeout")?);
+        http.settings.timeout = Some(options.duration("http.sink.request.timeout")?);
         let modes = [("batch", false), ("single", true)];
         let is_single = options.choice("http.sink.writer.request.mode", &modes)? == Some(true);
         let size = |name: &str| match options.number::<usize>(name)? {

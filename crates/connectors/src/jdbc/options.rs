@@ -145,15 +145,12 @@ impl JdbcOptions {
         options.check_target(&settings.host, settings.port)?;
         settings.targets = options.targets().clone();
         check_types(options.table(), &request.schema)?;
-        let _checked =
-            (options.number::<u64>("scan.fetch-size")?, options.boolean("scan.auto-commit")?);
-        options.choice("filter.handling.policy", &[("always", ()), ("never", ())])?;
+        for name in ["scan.fetch-size", "scan.auto-commit", "filter.handling.policy"] {
+            options.check(name)?;
+        }
         let words = [("at-least-once", false), ("exactly-once", true)];
-        let duration = |name: &str| {
-            Ok::<_, Error>(Duration::from_millis(options.duration_ms(name)?.unwrap_or(0)))
-        };
         let flush_rows = options.number::<usize>("sink.buffer-flush.max-rows")?;
-        let give_up_after = duration("connection.max-retry-timeout")?;
+        let give_up_after = options.duration("connection.max-retry-timeout")?;
         if give_up_after < Duration::from_secs(1) {
             let text = options.text("connection.max-retry-timeout").unwrap_or_default();
             return Err(options.bad("connection.max-retry-timeout", text, "at least '1 s'"));
@@ -161,7 +158,7 @@ impl JdbcOptions {
         Ok(JdbcOptions {
             ranges: ranges(&options, request)?,
             flush_rows: flush_rows.filter(|&rows| rows > 0).unwrap_or(usize::MAX),
-            flush_interval: duration("sink.buffer-flush.interval")?,
+            flush_interval: options.duration("sink.buffer-flush.interval")?,
             max_retries: options.number("sink.max-retries")?.unwrap_or(3),
             is_exactly_once: options.choice("sink.delivery-guarantee", &words)?.unwrap_or(false),
             settings,

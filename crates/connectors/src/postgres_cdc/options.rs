@@ -291,12 +291,12 @@ fn check_ignored(options: &Options<'_>) -> Result<(), Error> {
         "scan.incremental.snapshot.backfill.skip",
         "scan.incremental.snapshot.unbounded-chunk-first.enabled",
         "scan.incremental.close-idle-reader.enabled",
+        "scan.snapshot.fetch.size",
+        "chunk-meta.group.size",
+        "connection.pool.size",
+        "decoding.plugin.name",
     ] {
-        options.boolean(name)?;
+        options.check(name)?;
     }
-    for name in ["scan.snapshot.fetch.size", "chunk-meta.group.size", "connection.pool.size"] {
-        options.number::<u64>(name)?;
-    }
-    options.choice("decoding.plugin.name", &[("pgoutput", ())])?;
     Ok(())
 }

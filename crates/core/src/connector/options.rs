@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::description::{
     ConnectorDescription, OptionDefault, OptionDescription, OptionKind, UsedBy,
@@ -208,6 +209,32 @@ impl<'a> Options<'a> {
     pub fn duration_ms(&self, name: &str) -> Result<Option<u64>> {
         let expected = "a number and a unit: '1 s', '500 ms', '10 min'";
         self.measured(name, &DURATION_UNITS, expected)
+    }
+
+    /// The same length of time; nothing where there is no default.
+    ///
+    /// # Errors
+    /// As [`Options::duration_ms`].
+    pub fn duration(&self, name: &str) -> Result<Duration> {
+        Ok(Duration::from_millis(self.duration_ms(name)?.unwrap_or_default()))
+    }
+
+    /// Checks that an option, which may have no effect, is of its kind all the same.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn check(&self, name: &str) -> Result<()> {
+        match self.description.option(name).map(|option| option.kind) {
+            Some(OptionKind::Boolean) => self.boolean(name).map(drop),
+            Some(OptionKind::Number) => self.number::<u64>(name).map(drop),
+            Some(OptionKind::Duration) => self.duration_ms(name).map(drop),
+            Some(OptionKind::Size) => self.bytes(name).map(drop),
+            Some(OptionKind::Words(words)) => {
+                let words: Vec<_> = words.iter().map(|word| (*word, ())).collect();
+                self.choice(name, &words).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A number of bytes (`128MB`, as Flink's: 1024 to the power of two), if the option is set or
