@@ -5,6 +5,7 @@
 
 use bytes::Buf;
 use memchr::memchr;
+use std::collections::BTreeMap;
 use thalweg_core::Result;
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, OptionDescription,
@@ -80,6 +81,10 @@ impl Connector for Socket {
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let options = SocketOptions::read(request);
         options.map_or(AcceptedChanges::Inserts, |options| options.records.format.changes())
+    }
+
+    fn state_options(&self, _request: &TableRequest, _as_sink: bool) -> BTreeMap<String, String> {
+        BTreeMap::new()
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

@@ -4,6 +4,7 @@
 //! between the last snapshot and a crash, is lost. A peer that is silent is asked whether it is
 //! there (PING); one that does not answer has gone.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thalweg_core::connector::{
@@ -145,6 +146,10 @@ impl Connector for WebSocket {
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         let options = SocketOptions::read(request);
         options.map_or(AcceptedChanges::Inserts, |options| options.records.format.changes())
+    }
+
+    fn state_options(&self, _request: &TableRequest, _as_sink: bool) -> BTreeMap<String, String> {
+        BTreeMap::new()
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

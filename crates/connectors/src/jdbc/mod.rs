@@ -15,11 +15,10 @@ mod source;
 mod staging;
 mod statements;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, Options, Sink, Source, TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, Sink, Source, TableRequest,
 };
 use thalweg_core::lookup::{AsyncLookup, LookupRequest};
 use thalweg_core::{Error, Result};
@@ -56,10 +55,6 @@ impl Connector for Jdbc {
             ))
             .hint("declare PRIMARY KEY (…) NOT ENFORCED: rows are then read in its order")),
         }
-    }
-
-    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        Options::of_state(request, &DESCRIPTION, as_sink)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

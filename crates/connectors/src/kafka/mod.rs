@@ -34,8 +34,7 @@ mod transactions;
 use std::collections::BTreeMap;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, JobTables, Options, Sink, Source,
-    TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, JobTables, Sink, Source, TableRequest,
 };
 use thalweg_core::{Error, Result};
 
@@ -120,10 +119,6 @@ impl Connector for Kafka {
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         changes(KafkaOptions::read(request, self.is_upsert, false, false))
-    }
-
-    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        Options::of_state(request, self.description(), as_sink)
     }
 
     fn check_files(&self, tables: &JobTables) -> Result<()> {

@@ -13,11 +13,9 @@ mod reading;
 mod session;
 mod writing;
 
-use std::collections::BTreeMap;
-
 use thalweg_core::Result;
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, Options, Sink, Source, TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, Sink, Source, TableRequest,
 };
 
 use self::options::{DESCRIPTION, NatsOptions};
@@ -58,10 +56,6 @@ impl Connector for Nats {
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         changes(request, false)
-    }
-
-    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        Options::of_state(request, &DESCRIPTION, as_sink)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

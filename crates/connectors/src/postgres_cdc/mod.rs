@@ -31,11 +31,9 @@ mod source;
 mod stream;
 mod visibility;
 
-use std::collections::BTreeMap;
-
 use thalweg_core::Result;
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, Options, Source, TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, Source, TableRequest,
 };
 
 use self::options::{CdcOptions, ChangelogMode, DESCRIPTION, StartupMode};
@@ -63,10 +61,6 @@ impl Connector for PostgresCdc {
             Ok(options) if options.mode == ChangelogMode::Upsert => AcceptedChanges::Upserts,
             _ => AcceptedChanges::All,
         }
-    }
-
-    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        Options::of_state(request, &DESCRIPTION, as_sink)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

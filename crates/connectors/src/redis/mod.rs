@@ -15,11 +15,10 @@ mod reading;
 mod session;
 mod writing;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, Options, Sink, Source, TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, Sink, Source, TableRequest,
 };
 use thalweg_core::lookup::{AsyncLookup, LookupRequest};
 use thalweg_core::{Error, Result};
@@ -65,10 +64,6 @@ impl Connector for Redis {
 
     fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
         Redis::changes(request)
-    }
-
-    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        Options::of_state(request, &DESCRIPTION, as_sink)
     }
 
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::description::{Boundedness, ConnectorDescription};
-use super::options::near_miss;
+use super::options::{Options, near_miss};
 use super::table::{AcceptedChanges, JobTables, StateTable, StateTableRequest, TableRequest};
 use super::{Sink, Source};
 use crate::error::{Error, Result};
@@ -63,8 +63,7 @@ pub trait Connector: Send + Sync {
     /// The options that decide what a position in the table, or an output that is half written,
     /// means, by name, with their defaults. A job does not resume under other ones. No secrets.
     fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        let _ = (request, as_sink);
-        BTreeMap::new()
+        Options::of_state(request, self.description(), as_sink)
     }
     /// True if the table is standard input, which can be read once.
     fn reads_standard_input(&self, request: &TableRequest) -> bool {
