@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, MapArray, StructArray};
+use arrow_array::{ArrayRef, MapArray, StringViewArray, StructArray};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::DataType as Arrow;
 use thalweg_core::connector::{MetadataDescription, nearest_or_all};
@@ -59,23 +59,34 @@ pub fn unfit(table: &str, known: &MetadataDescription, column: &str, found: &Dat
     ))
 }
 
-/// Maps, each of a number of entries.
+/// Maps of names to values, of which `column` makes a column. Of those with one name the last.
 ///
 /// # Errors
 /// If the type is no map, or not of these.
-pub fn maps(
-    lengths: Vec<usize>,
-    keys: ArrayRef,
-    values: ArrayRef,
+pub fn maps<'a, V: 'a>(
+    rows: impl Iterator<Item = &'a [(String, V)]>,
+    column: impl FnOnce(Vec<&'a V>) -> ArrayRef,
     data_type: &DataType,
 ) -> Result<ArrayRef> {
+    let (mut lengths, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for pairs in rows {
+        let before = names.len();
+        for (at, (name, value)) in pairs.iter().enumerate() {
+            if pairs[at + 1..].iter().all(|(later, _)| later != name) {
+                names.push(name);
+                values.push(value);
+            }
+        }
+        lengths.push(names.len() - before);
+    }
+    let names = Arc::new(StringViewArray::from_iter_values(names));
     let Arrow::Map(entry, _) = data_type.arrow() else {
         return Err(Error::internal("a type of maps is none"));
     };
     let Arrow::Struct(fields) = entry.data_type() else {
         return Err(Error::internal("a map has no entries"));
     };
-    let entries = StructArray::try_new(fields.clone(), vec![keys, values], None)?;
+    let entries = StructArray::try_new(fields.clone(), vec![names, column(values)], None)?;
     let offsets = OffsetBuffer::from_lengths(lengths);
     Ok(Arc::new(MapArray::try_new(entry, offsets, entries, None, false)?))
 }

@@ -1,6 +1,6 @@
 //! From messages of a partition to rows.
 
-use arrow_array::builder::{BinaryBuilder, StringViewBuilder};
+use arrow_array::builder::BinaryBuilder;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, Int8Array, Int32Array, Int64Array, RecordBatch,
     RecordBatchOptions, StringViewArray, UInt32Array, new_null_array,
@@ -358,7 +358,14 @@ impl RowReader {
                 let word = |row: usize| timestamp_type(block.timestamps[row]);
                 Arc::new(StringViewArray::from_iter_values(rows.map(word)))
             }
-            "headers" => header_maps(rows.map(|row| block.headers[row].as_slice()), data_type)?,
+            "headers" => {
+                let pairs = rows.map(|row| block.headers[row].as_slice());
+                let values = |values: Vec<&Option<Vec<u8>>>| {
+                    let values = values.into_iter().map(Option::as_deref);
+                    Arc::new(BinaryArray::from_iter(values)) as ArrayRef
+                };
+                metadata::maps(pairs, values, data_type)?
+            }
             _ => new_null_array(&data_type.arrow(), count),
         })
     }
@@ -470,26 +477,4 @@ fn whole_numbers(values: impl Iterator<Item = i64>, data_type: &DataType) -> Arr
 fn without_nulls(column: &ArrayRef) -> Result<ArrayRef> {
     let data = column.to_data().into_builder().nulls(None).build()?;
     Ok(arrow_array::make_array(data))
-}
-
-fn header_maps<'a>(
-    rows: impl Iterator<Item = &'a [Header]>,
-    data_type: &DataType,
-) -> Result<ArrayRef> {
-    let (mut names, mut values) = (StringViewBuilder::new(), BinaryBuilder::new());
-    let mut lengths = Vec::new();
-    for headers in rows {
-        let mut length = 0;
-        for (at, (name, value)) in headers.iter().enumerate() {
-            // Of those with one name the last.
-            if headers[at + 1..].iter().any(|(later, _)| later == name) {
-                continue;
-            }
-            names.append_value(name);
-            values.append_option(value.as_deref());
-            length += 1;
-        }
-        lengths.push(length);
-    }
-    metadata::maps(lengths, Arc::new(names.finish()), Arc::new(values.finish()), data_type)
 }

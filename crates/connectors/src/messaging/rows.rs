@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::StringViewBuilder;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Int32Array, Int64Array, RecordBatch,
     RecordBatchOptions, StringViewArray,
@@ -219,37 +218,19 @@ fn metadata_column<'a>(
             let millis = Int64Array::from_iter(values.map(number));
             timestamps(&millis, 3, matches!(data_type, DataType::TimestampLtz(_)))
         }
-        DataType::Map(..) => text_maps(values, data_type)?,
+        DataType::Map(..) => {
+            let pairs = values.map(|value| match value {
+                Metadata::Texts(pairs) => pairs.as_slice(),
+                _ => &[],
+            });
+            let texts = |texts| Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef;
+            metadata::maps(pairs, texts, data_type)?
+        }
         _ => Arc::new(StringViewArray::from_iter(values.map(|value| match value {
             Metadata::Text(text) => Some(text.as_str()),
             _ => None,
         }))),
     })
-}
-
-fn text_maps<'a>(
-    values: impl Iterator<Item = &'a Metadata>,
-    data_type: &DataType,
-) -> Result<ArrayRef> {
-    let (mut names, mut texts) = (StringViewBuilder::new(), StringViewBuilder::new());
-    let mut lengths = Vec::new();
-    for value in values {
-        let Metadata::Texts(pairs) = value else {
-            lengths.push(0);
-            continue;
-        };
-        let mut length = 0;
-        for (at, (name, text)) in pairs.iter().enumerate() {
-            // Of those with one name the last.
-            if pairs[at + 1..].iter().all(|(later, _)| later != name) {
-                names.append_value(name);
-                texts.append_value(text);
-                length += 1;
-            }
-        }
-        lengths.push(length);
-    }
-    metadata::maps(lengths, Arc::new(names.finish()), Arc::new(texts.finish()), data_type)
 }
 
 impl LetterReader for RowReader {
