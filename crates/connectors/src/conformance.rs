@@ -77,7 +77,7 @@ impl Started {
     }
 
     /// The first column of the next rows, which are this number.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "messaging"))]
     pub(crate) fn numbers(&mut self, count: usize) -> Vec<i64> {
         use arrow_array::{cast::AsArray, types::Int64Type};
         let mut numbers = Vec::new();
