@@ -3,15 +3,12 @@
 use thalweg_core::Result;
 use thalweg_core::connector::{
     AcceptedChanges, Capabilities, Connector, ConnectorDescription, DiscardSink, Options, Sink,
-    SinkCapability, TableRequest,
+    TableRequest,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        sink: Some(SinkCapability::new(&[AcceptedChanges::All], SinkGuarantee::AtLeastOnce)),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE.writing(&[AcceptedChanges::All], SinkGuarantee::AtLeastOnce),
     is_in_flink: true,
     ..ConnectorDescription::new("blackhole", "writes nothing, for measuring")
 };

@@ -4,19 +4,16 @@ use std::io::{self, IsTerminal, Write};
 
 use thalweg_core::Result;
 use thalweg_core::connector::{
-    AcceptedChanges, Capabilities, Connector, ConnectorDescription, Options, Sink, SinkCapability,
-    TableRequest, option_table,
+    AcceptedChanges, Capabilities, Connector, ConnectorDescription, Options, Sink, TableRequest,
+    option_table,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
 use crate::output::{Format, QuerySink, ResultWriter};
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        sink: Some(SinkCapability::new(&[AcceptedChanges::All], SinkGuarantee::AtLeastOnce)),
-        is_printed: true,
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities { is_printed: true, ..Capabilities::NONE }
+        .writing(&[AcceptedChanges::All], SinkGuarantee::AtLeastOnce),
     options: &option_table! {
         "print-identifier": Text, as_in_flink()
             => "a text in front of each row, with `>` behind it";

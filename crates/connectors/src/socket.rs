@@ -14,7 +14,7 @@ use thalweg_core::connector::{
 
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, RecordOptions, source_capability};
+use crate::messaging::options::{BAD_DATA, CHANGES, RecordOptions};
 use crate::messaging::{self, Client, Inbox, Message, SourceParts};
 use crate::network::wire::{Address, Wire};
 use crate::network::{Attempt, Cancel};
@@ -31,10 +31,7 @@ const OPTIONS: &[OptionDescription] = &option_table! {
 };
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(source_capability(Boundedness::Unbounded)),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE.reading(Boundedness::Unbounded, CHANGES),
     options: option_tables![OPTIONS, BAD_DATA],
     formats: RECORD_FORMATS,
     has_one_reader: true,

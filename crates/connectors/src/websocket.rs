@@ -21,7 +21,7 @@ use tungstenite::{Error as SocketError, Message as Received, WebSocket as Connec
 
 use crate::filesystem::FinishedLetters;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, RecordOptions, address, source_capability};
+use crate::messaging::options::{BAD_DATA, CHANGES, RecordOptions, address};
 use crate::messaging::{self, Client, Inbox, Message, SourceParts};
 use crate::network::tcp::is_tick;
 use crate::network::tls::Stream;
@@ -48,10 +48,7 @@ const OPTIONS: &[OptionDescription] = &option_table! {
 };
 
 const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(source_capability(Boundedness::Unbounded)),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE.reading(Boundedness::Unbounded, CHANGES),
     options: option_tables![OPTIONS, BAD_DATA],
     formats: RECORD_FORMATS,
     ..ConnectorDescription::new("websocket", "messages of a WebSocket, at most once")

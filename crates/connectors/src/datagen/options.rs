@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
-    SourceCapability, TableRequest, near_miss, option_table,
+    TableRequest, near_miss, option_table,
 };
 use thalweg_core::shim::mix64;
 use thalweg_core::text::parse_decimal;
@@ -16,10 +16,7 @@ use super::nested::Nested;
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(SourceCapability::new(Boundedness::ByOptions, &[AcceptedChanges::Inserts])),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE.reading(Boundedness::ByOptions, &[AcceptedChanges::Inserts]),
     options: OPTIONS,
     unsupported: &["fields.*.var-len"],
     is_in_flink: true,

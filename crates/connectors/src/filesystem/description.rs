@@ -2,7 +2,7 @@
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, SinkCapability, SourceCapability, metadata_table, option_table,
+    OptionDescription, metadata_table, option_table,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
@@ -23,12 +23,9 @@ const CHANGES: &[AcceptedChanges] =
 
 /// The connector, its options and those of its formats.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(SourceCapability::new(Boundedness::ByOptions, CHANGES)),
-        sink: Some(SinkCapability::new(CHANGES, SinkGuarantee::Transactional)),
-        is_partitioned: true,
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities { is_partitioned: true, ..Capabilities::NONE }
+        .reading(Boundedness::ByOptions, CHANGES)
+        .writing(CHANGES, SinkGuarantee::Transactional),
     options: OPTIONS,
     formats: &FORMATS,
     metadata: METADATA,

@@ -8,23 +8,21 @@ use thalweg_core::connector::{
     Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
     Options, Secret, TableRequest, metadata_table, option_table, option_tables,
 };
+use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
 use ureq::http::Method;
 
 use super::codes::Codes;
 use crate::format::Format;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{BAD_DATA, RecordOptions, SINK_CAPABILITY, source_capability};
+use crate::messaging::options::{BAD_DATA, CHANGES, RecordOptions};
 use crate::network::http::{Header, HttpSettings, authorities, parts_of};
 
 /// What `http` says of itself.
 pub const HTTP: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(source_capability(Boundedness::Unbounded)),
-        sink: Some(SINK_CAPABILITY),
-        is_lookup: true,
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::LOOKUP
+        .reading(Boundedness::Unbounded, CHANGES)
+        .writing(CHANGES, SinkGuarantee::AtLeastOnce),
     options: option_tables![URL, COMMON, SCAN, LOOKUP, OF_SINK, BAD_DATA],
     formats: RECORD_FORMATS,
     metadata: METADATA,
@@ -47,7 +45,7 @@ pub const HTTP: ConnectorDescription = ConnectorDescription {
 
 /// What `http-async-sink` says of itself.
 pub const HTTP_SINK: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities { sink: Some(SINK_CAPABILITY), ..Capabilities::NONE },
+    capabilities: Capabilities::NONE.writing(CHANGES, SinkGuarantee::AtLeastOnce),
     options: option_tables![URL_OF_SINK, COMMON, OF_SINK],
     formats: RECORD_FORMATS,
     unsupported: &[

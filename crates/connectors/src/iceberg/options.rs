@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg_core::connector::Secret;
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
-    SinkCapability, SourceCapability, TableRequest, option_table,
+    TableRequest, option_table,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
@@ -20,15 +20,12 @@ use crate::network::http::{HttpSettings, parts_of};
 
 /// The connector and its options.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(SourceCapability::new(Boundedness::ByOptions, &[AcceptedChanges::Inserts])),
-        sink: Some(SinkCapability::new(
+    capabilities: Capabilities { is_partitioned: true, ..Capabilities::NONE }
+        .reading(Boundedness::ByOptions, &[AcceptedChanges::Inserts])
+        .writing(
             &[AcceptedChanges::Inserts, AcceptedChanges::Upserts],
             SinkGuarantee::Transactional,
-        )),
-        is_partitioned: true,
-        ..Capabilities::NONE
-    },
+        ),
     options: OPTIONS,
     unsupported: &["credential", "header.*", "overwrite-enabled", "write-*", "write.*"],
     is_in_flink: true,

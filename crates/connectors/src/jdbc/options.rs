@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Options, SinkCapability,
-    SourceCapability, TableRequest, option_table,
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Options, TableRequest,
+    option_table,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
@@ -14,15 +14,12 @@ use crate::postgres::settings::Settings;
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(SourceCapability::new(Boundedness::Bounded, &[AcceptedChanges::Inserts])),
-        sink: Some(SinkCapability::new(
+    capabilities: Capabilities::LOOKUP
+        .reading(Boundedness::Bounded, &[AcceptedChanges::Inserts])
+        .writing(
             &[AcceptedChanges::Upserts, AcceptedChanges::Inserts],
             SinkGuarantee::Transactional,
-        )),
-        is_lookup: true,
-        ..Capabilities::NONE
-    },
+        ),
     options: &option_table! {
         "url": Other("a JDBC URL"), required(), as_in_flink()
             => "`jdbc:postgresql://HOST:PORT/DATABASE`, with `?sslmode=…`, `sslrootcert`, `connectTimeout`, \

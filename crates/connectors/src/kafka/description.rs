@@ -2,23 +2,19 @@
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, MetadataDescription,
-    OptionDescription, SinkCapability, SourceCapability, metadata_table, option_table,
-    option_tables,
+    OptionDescription, metadata_table, option_table, option_tables,
 };
 use thalweg_core::snapshot::SinkGuarantee;
 
 use crate::format::options::RECORD_FORMATS;
 
 const CHANGES: &[AcceptedChanges] = &[AcceptedChanges::Inserts, AcceptedChanges::All];
-const SOURCE: SourceCapability = SourceCapability::new(Boundedness::ByOptions, CHANGES);
 
 /// `kafka`
 pub const KAFKA: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(SOURCE),
-        sink: Some(SinkCapability::new(CHANGES, SinkGuarantee::Transactional)),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE
+        .reading(Boundedness::ByOptions, CHANGES)
+        .writing(CHANGES, SinkGuarantee::Transactional),
     options: option_tables![COMMON, OF_KAFKA],
     formats: RECORD_FORMATS,
     metadata: METADATA,
@@ -30,11 +26,9 @@ pub const KAFKA: ConnectorDescription = ConnectorDescription {
 
 /// `upsert-kafka`
 pub const UPSERT_KAFKA: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(SourceCapability { changes: &[AcceptedChanges::Upserts], ..SOURCE }),
-        sink: Some(SinkCapability::new(&[AcceptedChanges::Upserts], SinkGuarantee::Transactional)),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE
+        .reading(Boundedness::ByOptions, &[AcceptedChanges::Upserts])
+        .writing(&[AcceptedChanges::Upserts], SinkGuarantee::Transactional),
     options: option_tables![COMMON, OF_UPSERT],
     name: "upsert-kafka",
     summary: "the last message of each key of topics of Kafka",

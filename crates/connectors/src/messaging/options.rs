@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, MetadataDescription, OptionDescription, Options, SinkCapability,
-    SourceCapability, TableRequest, option_table,
+    AcceptedChanges, MetadataDescription, OptionDescription, Options, TableRequest, option_table,
 };
-use thalweg_core::snapshot::SinkGuarantee;
 use thalweg_core::{Error, Result};
 
 use super::Startup;
@@ -16,16 +14,8 @@ use crate::format::Format;
 use crate::metadata;
 use crate::network::wire::Address;
 
-const CHANGES: &[AcceptedChanges] = &[AcceptedChanges::Inserts, AcceptedChanges::All];
-
-/// What a source of messages can do.
-pub const fn source_capability(boundedness: Boundedness) -> SourceCapability {
-    SourceCapability::new(boundedness, CHANGES)
-}
-
-/// What a sink of messages can do.
-pub const SINK_CAPABILITY: SinkCapability =
-    SinkCapability::new(CHANGES, SinkGuarantee::AtLeastOnce);
+/// What messages can hold.
+pub const CHANGES: &[AcceptedChanges] = &[AcceptedChanges::Inserts, AcceptedChanges::All];
 
 /// What happens to messages that can't be read.
 pub const BAD_DATA: [OptionDescription; 2] = option_table! {

@@ -6,20 +6,17 @@ use thalweg_core::connector::{
     Options, TableRequest, metadata_table, option_table, option_tables,
 };
 use thalweg_core::shim::unique_name;
+use thalweg_core::snapshot::SinkGuarantee;
 
 use super::session::Broker;
 use crate::format::options::RECORD_FORMATS;
-use crate::messaging::options::{
-    BAD_DATA, CONNECTION, RecordOptions, SINK_CAPABILITY, address, source_capability,
-};
+use crate::messaging::options::{BAD_DATA, CHANGES, CONNECTION, RecordOptions, address};
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(source_capability(Boundedness::Unbounded)),
-        sink: Some(SINK_CAPABILITY),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE
+        .reading(Boundedness::Unbounded, CHANGES)
+        .writing(CHANGES, SinkGuarantee::AtLeastOnce),
     options: option_tables![OF_MQTT, CONNECTION, BAD_DATA],
     formats: RECORD_FORMATS,
     metadata: METADATA,

@@ -5,23 +5,22 @@ use thalweg_core::connector::{
     Boundedness, Capabilities, ConnectorDescription, MetadataDescription, OptionDescription,
     Options, TableRequest, metadata_table, option_table, option_tables,
 };
+use thalweg_core::snapshot::SinkGuarantee;
 
 use super::protocol::is_subject;
 use super::session::Server;
 use crate::format::options::RECORD_FORMATS;
 use crate::messaging::Startup;
 use crate::messaging::options::{
-    BAD_DATA, CONNECTION, REMOVED, RecordOptions, SINK_CAPABILITY, STARTUP, address,
-    ignores_removed, source_capability, startup,
+    BAD_DATA, CHANGES, CONNECTION, REMOVED, RecordOptions, STARTUP, address, ignores_removed,
+    startup,
 };
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(source_capability(Boundedness::ByOptions)),
-        sink: Some(SINK_CAPABILITY),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE
+        .reading(Boundedness::ByOptions, CHANGES)
+        .writing(CHANGES, SinkGuarantee::AtLeastOnce),
     options: option_tables![OF_NATS, CONNECTION, STARTUP, REMOVED, BAD_DATA],
     formats: RECORD_FORMATS,
     metadata: METADATA,

@@ -2,7 +2,7 @@
 
 use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, OptionDescription, Options,
-    SourceCapability, TableRequest, near_miss, option_table,
+    TableRequest, near_miss, option_table,
 };
 use thalweg_core::text::parse_timestamp;
 use thalweg_core::types;
@@ -17,10 +17,7 @@ use super::peer::{self, Peer};
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(SourceCapability::new(Boundedness::ByOptions, &[AcceptedChanges::Inserts])),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE.reading(Boundedness::ByOptions, &[AcceptedChanges::Inserts]),
     options: OPTIONS,
     unsupported: &[
         "events.num",

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use thalweg_core::connector::{
-    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Options, SourceCapability,
-    TableRequest, metadata_table, option_table,
+    AcceptedChanges, Boundedness, Capabilities, ConnectorDescription, Options, TableRequest,
+    metadata_table, option_table,
 };
 use thalweg_core::{Error, Result};
 
@@ -13,13 +13,10 @@ use crate::postgres::settings::{Settings, protection};
 
 /// What the connector says of itself.
 pub const DESCRIPTION: ConnectorDescription = ConnectorDescription {
-    capabilities: Capabilities {
-        source: Some(SourceCapability::new(
-            Boundedness::ByOptions,
-            &[AcceptedChanges::All, AcceptedChanges::Upserts, AcceptedChanges::Inserts],
-        )),
-        ..Capabilities::NONE
-    },
+    capabilities: Capabilities::NONE.reading(
+        Boundedness::ByOptions,
+        &[AcceptedChanges::All, AcceptedChanges::Upserts, AcceptedChanges::Inserts],
+    ),
     options: &option_table! {
         "hostname": Text, required(), as_in_flink()
             => "the server";

@@ -284,19 +284,27 @@ impl Capabilities {
     };
     /// Those of tables that are only looked up.
     pub const LOOKUP: Capabilities = Capabilities { is_lookup: true, ..Capabilities::NONE };
-}
 
-impl SourceCapability {
-    /// That of tables that are read from positions, and of which only the needed columns are read.
-    pub const fn new(boundedness: Boundedness, changes: &'static [AcceptedChanges]) -> Self {
-        SourceCapability { boundedness, changes, has_positions: true, prunes_columns: true }
+    /// The same of tables that are read as well: from positions, and only the needed columns.
+    #[must_use]
+    pub const fn reading(
+        self,
+        boundedness: Boundedness,
+        changes: &'static [AcceptedChanges],
+    ) -> Self {
+        let (has_positions, prunes_columns) = (true, true);
+        let source = SourceCapability { boundedness, changes, has_positions, prunes_columns };
+        Capabilities { source: Some(source), ..self }
     }
-}
 
-impl SinkCapability {
-    /// That of tables that take these changes, with at most this promise.
-    pub const fn new(changes: &'static [AcceptedChanges], guarantee: SinkGuarantee) -> Self {
-        SinkCapability { changes, guarantee }
+    /// The same of tables that take these changes as well, with at most this promise.
+    #[must_use]
+    pub const fn writing(
+        self,
+        changes: &'static [AcceptedChanges],
+        guarantee: SinkGuarantee,
+    ) -> Self {
+        Capabilities { sink: Some(SinkCapability { changes, guarantee }), ..self }
     }
 }
 
