@@ -217,8 +217,10 @@ pub trait Operator: Send + Sync {
     fn uses_processing_time(&self) -> bool {
         false
     }
-    /// Which watermarks matter.
-    fn watermark_interest(&self) -> WatermarkInterest;
+    /// Which watermarks matter: only the last one, unless it says otherwise.
+    fn watermark_interest(&self) -> WatermarkInterest {
+        WatermarkInterest::EndOnly
+    }
     /// True if nothing leaves it but at a watermark. Rows that no watermark that matters follows
     /// may come later then, in larger bundles.
     fn emits_only_at_watermarks(&self) -> bool {
@@ -312,8 +314,12 @@ pub struct WatermarkCall<'a> {
 pub trait Partition: Send {
     /// Takes rows: all of them, or the first ones as far as [`Output::stop_at`] says.
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()>;
-    /// Takes a watermark. On [`Progress::More`] it is called again with the same arguments.
-    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress>;
+    /// Takes a watermark, which leads to nothing unless it says otherwise. On [`Progress::More`] it
+    /// is called again with the same arguments.
+    fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
+        let _ = (call, output);
+        Ok(Progress::Done)
+    }
     /// Emits what it has held of earlier calls ([`Output::held_call`]).
     ///
     /// # Errors

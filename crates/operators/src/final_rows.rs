@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use arrow_schema::{DataType as Arrow, SchemaRef};
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
     Bundle, Captured, DataType, Extent, Operator, Output, Partition, PartitionContext, Piece,
     Place, Progress, Restored, Result, Route, RowKind, TableSchema, Watermark,
@@ -73,9 +73,6 @@ impl Operator for FinalRows {
     fn is_singleton(&self) -> bool {
         // Only who has all rows knows that there are none.
         self.otherwise.is_some()
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.columns, partitions)

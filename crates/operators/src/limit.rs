@@ -11,10 +11,9 @@ use std::sync::Arc;
 use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_select::take::take_record_batch;
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Place,
-    Progress, Restored, Result, Route, TableSchema,
+    Restored, Result, Route, TableSchema,
 };
 
 use crate::tables::{add_table, for_all, numbers, state_batch};
@@ -51,9 +50,6 @@ impl Operator for Limit {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))
@@ -103,9 +99,6 @@ impl Partition for LimitPartition {
         }
         output.ended = self.left == 0;
         Ok(())
-    }
-    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
     fn state_bytes(&self) -> usize {
         size_of::<Self>()

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use common::*;
 use thalweg_core::graph::{Graph, Input, StageKind};
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::ManualClock;
 use thalweg_core::{
-    Bundle, Grid, Operator, OperatorClass, Output, Partition, PartitionContext, Piece, Progress,
-    Result, Route, Transform,
+    Bundle, Grid, Operator, OperatorClass, Output, Partition, PartitionContext, Piece, Result,
+    Route, Transform,
 };
 use thalweg_runtime::simulate::{AssumedCosts, Costs, VirtualMachine, run_on, simulate};
 use thalweg_runtime::{Ablation, RunOptions, start};
@@ -142,9 +142,6 @@ impl Partition for PassPartition {
         let rows = piece.rows.unwrap_or(&all).iter().map(|&row| row as usize);
         output.emit(batch(&rows.map(|row| (times[row], keys[row])).collect::<Vec<_>>()));
         Ok(())
-    }
-    fn watermark(&mut self, _: &WatermarkCall<'_>, _: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
     fn state_bytes(&self) -> usize {
         0

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use common::{Collect, Delay, Keep, POLICIES, Rows};
 use thalweg_core::connector::Waker;
 use thalweg_core::graph::{Gate, Graph, Input, StageId, StageKind};
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::shim::ManualClock;
 use thalweg_core::*;
 use thalweg_runtime::RunOptions;
@@ -57,9 +56,6 @@ impl Operator for Opener {
     fn is_singleton(&self) -> bool {
         true
     }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
-    }
     fn route(&self, bundle: &Bundle, _: usize) -> Result<Route> {
         Ok(Route::Scatter(vec![(0..bundle.num_rows() as u32).collect()]))
     }
@@ -72,9 +68,6 @@ impl Partition for Taken {
     fn rows(&mut self, piece: Piece<'_>, _: &mut Output) -> Result<()> {
         self.0 += piece.num_rows();
         Ok(())
-    }
-    fn watermark(&mut self, _: &WatermarkCall<'_>, _: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
     fn state_bytes(&self) -> usize {
         self.0

@@ -48,7 +48,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
     Bundle, Column, DataType, Error, Operator, Partition, PartitionContext, Result, Route,
     TableSchema,
@@ -163,9 +162,6 @@ impl Operator for GroupAggregate {
     fn takes_slices(&self) -> bool {
         // What leaves is one change of a key for each piece.
         !self.spec.mini_batch
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.spec.keys, partitions)

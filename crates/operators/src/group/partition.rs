@@ -10,10 +10,7 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{
-    Captured, Extent, Output, Partition, Piece, Progress, Restored, Result, TableChanges,
-};
+use thalweg_core::{Captured, Extent, Output, Partition, Piece, Restored, Result, TableChanges};
 
 use super::groups::{GROUPS, Groups};
 use crate::capture::keys::{capture, key_changes, stop_tracking_keys};
@@ -36,10 +33,6 @@ impl GroupPartition {
 impl Partition for GroupPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         self.groups.lock().rows(&piece, output)
-    }
-
-    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
 
     fn state_bytes(&self) -> usize {

@@ -36,10 +36,9 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::interleave::interleave;
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Captured, Column, DataType, Error, Extent, Operator, Output, Partition,
-    PartitionContext, Piece, Place, Progress, Restored, Result, Route, RowKind, TableSchema,
+    PartitionContext, Piece, Place, Restored, Result, Route, RowKind, TableSchema,
 };
 
 use super::sides::{Side, Sides, tags};
@@ -151,9 +150,6 @@ impl Operator for SetOperation {
     }
     fn is_singleton(&self) -> bool {
         self.plan.key_types.is_empty()
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         if self.is_singleton() {
@@ -288,10 +284,6 @@ impl Partition for SetPartition {
         }
         self.release_keys();
         self.emit(&changes, &piece, output)
-    }
-
-    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
 
     fn state_bytes(&self) -> usize {

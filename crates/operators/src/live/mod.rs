@@ -18,7 +18,7 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt8Array, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
 use thalweg_core::live::LiveTable;
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{
     Bundle, Captured, CapturedTable, Extent, Operator, Output, Partition, PartitionContext, Piece,
@@ -66,9 +66,6 @@ impl Operator for KeepRows {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))

@@ -44,7 +44,6 @@ mod run;
 
 use std::sync::Arc;
 
-use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
     Bundle, Column, DataType, Error, Operator, Partition, PartitionContext, Result, Route,
     TableSchema,
@@ -149,9 +148,6 @@ impl Operator for OverValues {
     }
     fn is_singleton(&self) -> bool {
         self.shared.spec.keys.is_empty()
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.shared.spec.keys, partitions)

@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
-use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{DataType, Output, Partition, Piece, Progress, Restored, Result, RowKind};
+use thalweg_core::{DataType, Output, Partition, Piece, Restored, Result, RowKind};
 
 use super::OverValuesContext;
 use super::run::{OverRun, ResultAt, RunContext};
@@ -378,10 +377,6 @@ impl Partition for OverValuesPartition {
         self.touch(ROWS, &over)?;
         over.into_iter().for_each(|id| self.forget(id));
         self.finish(&[])
-    }
-
-    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
 
     fn state_bytes(&self) -> usize {

@@ -33,7 +33,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_row::Rows;
 use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::bundle::batch_bytes;
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
     Bundle, Captured, Column, ColumnType, Extent, Operator, Output, Partition, PartitionContext,
     Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
@@ -125,9 +125,6 @@ impl Operator for OverWhole {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))

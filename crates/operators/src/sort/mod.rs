@@ -23,7 +23,7 @@ use arrow_row::{OwnedRow, Rows};
 use arrow_select::interleave::interleave_record_batch;
 use arrow_select::take::take_record_batch;
 use thalweg_core::bundle::batch_bytes;
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
     Bundle, Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress,
     Restored, Result, Route, TableSchema, Watermark,
@@ -76,9 +76,6 @@ impl Operator for SortLimit {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{Field, Schema};
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
     Bundle, Operator, OperatorClass, Output, Partition, PartitionContext, Piece, Progress, Result,
     Route, Transform, Watermark, WatermarkBefore,
@@ -47,9 +47,6 @@ impl Operator for Counter {
     }
     fn class(&self) -> OperatorClass {
         OperatorClass::Commuting
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, _bundle: &Bundle, _partitions: usize) -> Result<Route> {
         Ok(Route::Any)

@@ -38,10 +38,9 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, DataType, Operator, Output, Partition, PartitionContext, Piece, Progress, Restored,
-    Result, Route, RowKind, TableSchema,
+    Bundle, DataType, Operator, Output, Partition, PartitionContext, Piece, Restored, Result,
+    Route, RowKind, TableSchema,
 };
 
 use super::changes::TopNChanges;
@@ -102,9 +101,6 @@ impl Operator for Materialize {
     }
     fn is_singleton(&self) -> bool {
         self.spec.keys.is_empty()
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.spec.keys, partitions)
@@ -281,10 +277,6 @@ impl Partition for MaterializePartition {
         self.touch(ROWS, &over)?;
         over.into_iter().for_each(|id| self.forget(id));
         self.finish(&[])
-    }
-
-    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
 
     fn state_bytes(&self) -> usize {

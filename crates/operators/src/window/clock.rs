@@ -63,9 +63,6 @@ impl Operator for ClockWindows {
     fn uses_processing_time(&self) -> bool {
         true
     }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
-    }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.keys, partitions)
     }

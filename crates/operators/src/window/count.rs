@@ -31,10 +31,9 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_array::types::UInt64Type;
 use arrow_schema::SchemaRef;
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
     Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece, Place,
-    Progress, Restored, Result, Route, TableSchema, Watermark,
+    Restored, Result, Route, TableSchema, Watermark,
 };
 
 use super::calls::Calls;
@@ -108,9 +107,6 @@ impl CountWindowAggregate {
 impl Operator for CountWindowAggregate {
     fn name(&self) -> String {
         "count window".to_string()
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         route_by_keys(bundle, &self.shared.spec.keys, partitions)
@@ -397,10 +393,6 @@ impl Partition for CountPartition {
         self.emit(output)?;
         self.forget();
         Ok(())
-    }
-
-    fn watermark(&mut self, _: &WatermarkCall<'_>, _: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
 
     fn wakes_at(&self) -> Watermark {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
     Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece,
     Progress, Restored, Result, Route, Watermark,
@@ -81,9 +81,6 @@ impl Operator for Build {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         Ok(route_to_first(bundle, partitions))

@@ -76,7 +76,6 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
     Bundle, DataType, Error, Operator, Partition, PartitionContext, Result, Route, TableSchema,
 };
@@ -148,9 +147,6 @@ impl Operator for RegularJoin {
     }
     fn is_singleton(&self) -> bool {
         self.plan.key_types.is_empty()
-    }
-    fn watermark_interest(&self) -> WatermarkInterest {
-        WatermarkInterest::EndOnly
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         if self.is_singleton() {

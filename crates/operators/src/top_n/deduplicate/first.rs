@@ -12,8 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{DataType, Output, Partition, Piece, Place, Progress, Restored, Result};
+use thalweg_core::{DataType, Output, Partition, Piece, Place, Restored, Result};
 
 use super::rows;
 use super::spec::DeduplicateSpec;
@@ -127,10 +126,6 @@ impl Partition for FirstArrivals {
             self.forget(&over)?;
         }
         Ok(())
-    }
-
-    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
 
     fn state_bytes(&self) -> usize {

@@ -16,8 +16,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
-use thalweg_core::operator::WatermarkCall;
-use thalweg_core::{DataType, Output, Partition, Piece, Progress, Restored, Result, RowKind};
+use thalweg_core::{DataType, Output, Partition, Piece, Restored, Result, RowKind};
 
 use super::kept_rows::KeptRows;
 use super::rows;
@@ -201,10 +200,6 @@ impl Partition for LastRows {
         release(&mut self.tracker, &mut self.keys, &over)?;
         let nothing: &[ArrayRef] = &[];
         self.kept.keep(std::iter::empty(), nothing)
-    }
-
-    fn watermark(&mut self, _call: &WatermarkCall<'_>, _output: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
 
     fn state_bytes(&self) -> usize {

@@ -12,11 +12,11 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
 use thalweg_core::connector::Waker;
 use thalweg_core::graph::{Graph, Input, StageKind};
-use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
+use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::shim::{Clock, ManualClock};
 use thalweg_core::{
     Bundle, Error, Operator, OperatorClass, Output, Partition, PartitionContext, Piece, Place,
-    Progress, Result, Route, RowKind, Sink, Source, SourceBatch, SourcePoll,
+    Result, Route, RowKind, Sink, Source, SourceBatch, SourcePoll,
 };
 use thalweg_runtime::simulate::VirtualClock;
 use thalweg_workloads::random::Random;
@@ -174,9 +174,6 @@ impl Partition for Busy {
         let rows: Vec<_> = causes.iter().map(process).collect();
         output.emit_at(batch(&rows), Place::Caused(causes));
         Ok(())
-    }
-    fn watermark(&mut self, _: &WatermarkCall<'_>, _: &mut Output) -> Result<Progress> {
-        Ok(Progress::Done)
     }
     fn state_bytes(&self) -> usize {
         0
