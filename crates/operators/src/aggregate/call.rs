@@ -1,6 +1,6 @@
 //! One aggregate of a query: the function, what it reads, DISTINCT and FILTER.
 
-use thalweg_core::{ColumnType, DataType, Error, Result};
+use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
 
 use super::description::{AggregateFunction, Exactness, TypedAggregate, Types};
 use super::distinct::Distinct;
@@ -142,4 +142,10 @@ impl AggregateCall {
             types: Types { argument, result: self.result.data_type.clone() },
         })
     }
+}
+
+/// These columns, then the results of the calls.
+pub(crate) fn with_results(columns: TableSchema, calls: &[AggregateCall]) -> TableSchema {
+    let results = calls.iter().map(|call| Column::new(&call.name, call.result.clone()));
+    TableSchema::new(columns.columns.into_iter().chain(results).collect())
 }

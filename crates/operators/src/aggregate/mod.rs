@@ -66,6 +66,7 @@ use arrow_array::ArrayRef;
 use thalweg_core::{Bundle, Error, Result};
 
 pub use call::AggregateCall;
+pub(crate) use call::with_results;
 pub use description::{Aggregate, AggregateFunction, Exactness, Types};
 pub(crate) use filter::accepted;
 pub(crate) use functions::{first_value, last_value};

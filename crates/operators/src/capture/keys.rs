@@ -34,7 +34,6 @@ const READ_BYTES: usize = 256 * 1024;
 
 /// What is known of one table between captures.
 pub(crate) struct KeyTracker {
-    key_types: Vec<DataType>,
     tracking: Tracking,
     /// The keys by number.
     keys: NumberTracker,
@@ -44,10 +43,9 @@ pub(crate) struct KeyTracker {
 
 impl KeyTracker {
     /// Nothing is known yet of keys of these types, so the first capture is full.
-    fn new(key_types: Vec<DataType>) -> Result<Self> {
+    fn new(key_types: &[DataType]) -> Result<Self> {
         let (tracking, keys) = (Tracking::default(), NumberTracker::default());
-        let gone = KeyTable::new(&key_types)?;
-        Ok(KeyTracker { key_types, tracking, keys, gone })
+        Ok(KeyTracker { tracking, keys, gone: KeyTable::new(key_types)? })
     }
 
     /// Begins a capture; with the keys that have gone since the last one.
@@ -58,13 +56,14 @@ impl KeyTracker {
         live: usize,
     ) -> Result<(BegunCapture, KeyTable)> {
         // Without keys there is one row, and no name by which its removal could be captured.
-        let extent = if self.key_types.is_empty() { Extent::Full } else { extent };
+        let extent = if self.gone.has_columns() { extent } else { Extent::Full };
         let begun = self.tracking.begin(extent);
         self.keys.begin(begun.extent, limit, live, self.gone.len());
-        let mut gone = std::mem::replace(&mut self.gone, KeyTable::new(&self.key_types)?);
+        let none = KeyTable::new(self.gone.types())?;
+        let mut gone = std::mem::replace(&mut self.gone, none);
         if begun.extent == Extent::Full {
             // A full capture needs no names of what has gone.
-            gone = KeyTable::new(&self.key_types)?;
+            gone = KeyTable::new(gone.types())?;
         }
         Ok((begun, gone))
     }
@@ -74,7 +73,7 @@ impl KeyTracker {
     /// # Errors
     /// If keys cannot be decoded.
     pub fn go(&mut self, keys: &KeyTable, ids: &[u32]) -> Result<()> {
-        if !self.tracking.is_tracking() || self.key_types.is_empty() || ids.is_empty() {
+        if !self.tracking.is_tracking() || !self.gone.has_columns() || ids.is_empty() {
             return Ok(());
         }
         self.gone.intern(&keys.take_keys(ids)?, None, &mut Vec::new())?;
@@ -131,8 +130,6 @@ pub(crate) fn retain_empty(ids: &mut Vec<u32>, is_empty: impl Fn(u32) -> bool) {
 pub(crate) trait KeyedState: Sized {
     /// The keys, numbered.
     fn keys(&self) -> &KeyTable;
-    /// Their types.
-    fn key_types(&self) -> Vec<DataType>;
     /// True if a table has something of this key.
     fn has(&self, table: usize, id: u32) -> bool;
     /// What a table has of these keys, the keys right behind the partition.
@@ -343,12 +340,10 @@ pub(crate) fn capture<T: KeyedState + Send + 'static>(
     let mut state = shared.lock();
     let schema = state.rows_of_keys(table, &[])?.schema();
     while read_some(&mut *state, table, usize::MAX)?.is_some() {}
-    let (key_types, limit, live) = (state.key_types(), state.keys().id_limit(), state.keys().len());
-    let identity_columns = 1 + key_types.len();
-    let tracker = match state.tracker(table) {
-        Some(tracker) => tracker,
-        none => none.insert(KeyTracker::new(key_types)?),
-    };
+    let keys = state.keys();
+    let (identity_columns, limit, live) = (1 + keys.types().len(), keys.id_limit(), keys.len());
+    let fresh = KeyTracker::new(keys.types())?;
+    let tracker = state.tracker(table).get_or_insert(fresh);
     let (begun, gone) = tracker.begin(extent, limit, live)?;
     drop(state);
     let (extent, shared) = (begun.extent, Arc::clone(shared));

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::SchemaRef;
-use thalweg_core::{DataType, Error, Output, Piece, Result, RowKind};
+use thalweg_core::{Error, Output, Piece, Result, RowKind};
 
 use super::GroupSpec;
 use super::changes::{GroupChanges, GroupRun};
@@ -40,6 +40,7 @@ use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::gradual::Pages;
 use crate::keys::KeyTable;
+use crate::rows::columns::{keys_of, types_of};
 use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
 
 /// How many rows are taken at once: results then stay in the cache until they are put together.
@@ -95,7 +96,7 @@ impl Groups {
         let names = unique_names(names.chain(spec.calls.iter().map(|call| &call.name[..])));
         Ok(Groups {
             changes: GroupChanges { schema, keys: spec.keys.clone(), always, inserts_only },
-            keys: KeyTable::new(&spec.key_types())?,
+            keys: KeyTable::new(&types_of(&spec.input, &spec.keys))?,
             counts: Pages::default(),
             aggregates: spec.aggregates()?,
             expiry: ttl_ms.map(Expiry::new),
@@ -111,8 +112,7 @@ impl Groups {
 
     fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         let batch = &piece.bundle.batch;
-        let column = |&key: &usize| ArrayRef::clone(batch.column(key));
-        let columns: Vec<ArrayRef> = self.spec.keys.iter().map(column).collect();
+        let columns = keys_of(batch.columns(), &self.spec.keys);
         let chosen = piece.rows.filter(|rows| rows.len() < batch.num_rows());
         self.ids.clear();
         self.keys.intern_rows(&columns, chosen, batch.num_rows(), &mut self.ids)?;
@@ -334,9 +334,6 @@ impl Groups {
 impl KeyedState for Groups {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.spec.key_types()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         self.counts.get(id as usize).is_some_and(|&count| count > 0)

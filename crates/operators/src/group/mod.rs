@@ -49,12 +49,12 @@ mod tests;
 use std::sync::Arc;
 
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Operator, Partition, PartitionContext, Result, Route,
-    TableSchema,
+    Bundle, DataType, Error, Operator, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
-use crate::aggregate::{AggregateCall, RunningAggregate};
+use crate::aggregate::{AggregateCall, RunningAggregate, with_results};
 use crate::keys::{KeyTable, route_by_keys};
+use crate::rows::columns::{check_columns, schema_of, types_of};
 use groups::Groups;
 use partition::GroupPartition;
 
@@ -76,11 +76,6 @@ pub struct GroupSpec {
 }
 
 impl GroupSpec {
-    fn key_types(&self) -> Vec<DataType> {
-        let data_type = |&key: &usize| self.input.columns[key].column_type.data_type.clone();
-        self.keys.iter().map(data_type).collect()
-    }
-
     /// An empty column of states for each call.
     fn aggregates(&self) -> Result<Vec<Box<dyn RunningAggregate>>> {
         let build = |call: &AggregateCall| {
@@ -92,11 +87,7 @@ impl GroupSpec {
 
     fn check(&self) -> Result<()> {
         let named = self.calls.iter().flat_map(|call| call.argument.into_iter().chain(call.filter));
-        if let Some(column) =
-            self.keys.iter().copied().chain(named).find(|&c| c >= self.input.len())
-        {
-            return Err(Error::internal(format!("there is no input column {column}")));
-        }
+        check_columns(&self.input, self.keys.iter().copied().chain(named))?;
         let is_condition =
             |&at: &usize| self.input.columns[at].column_type.data_type == DataType::Boolean;
         if !self.calls.iter().filter_map(|call| call.filter.as_ref()).all(is_condition) {
@@ -106,12 +97,6 @@ impl GroupSpec {
             return Err(Error::internal("an aggregate without keys and calls"));
         }
         Ok(())
-    }
-
-    fn output(&self) -> TableSchema {
-        let keys = self.keys.iter().map(|&key| self.input.columns[key].clone());
-        let calls = self.calls.iter().map(|call| Column::new(&call.name, call.result.clone()));
-        TableSchema::new(keys.chain(calls).collect())
     }
 }
 
@@ -129,9 +114,9 @@ impl GroupAggregate {
     /// function would have to take values back and cannot.
     pub fn new(spec: GroupSpec) -> Result<Self> {
         spec.check()?;
-        KeyTable::new(&spec.key_types())?;
+        KeyTable::new(&types_of(&spec.input, &spec.keys))?;
         spec.aggregates()?;
-        let schema = spec.output();
+        let schema = with_results(schema_of(&spec.input, &spec.keys), &spec.calls);
         Ok(GroupAggregate { spec: Arc::new(spec), schema })
     }
 

@@ -28,6 +28,7 @@ use thalweg_core::{Bundle, Column, ColumnType, DataType, Error, Piece, Result, R
 use thalweg_core::{TableSchema, Transform};
 
 use crate::keys::{hash_rows, scatter};
+use crate::rows::columns::keys_of;
 
 /// The name of the column that says which side a row belongs to: TRUE for the right one.
 pub const SIDE_COLUMN: &str = "$side";
@@ -145,12 +146,8 @@ impl Sides {
     ) -> Result<Route> {
         let batch = &bundle.batch;
         let tags = tags(batch)?;
-        let keys_of = |side, keys: &[usize]| -> Vec<ArrayRef> {
-            let columns = self.columns(side, batch);
-            keys.iter().map(|&key| Arc::clone(&columns[key])).collect()
-        };
-        let left_keys = keys_of(Side::Left, left_keys);
-        let right_keys = keys_of(Side::Right, right_keys);
+        let left_keys = keys_of(self.columns(Side::Left, batch), left_keys);
+        let right_keys = keys_of(self.columns(Side::Right, batch), right_keys);
         let mut of_left = Vec::new();
         scatter(batch.num_rows(), partitions, |block, hashes| {
             let tags = tags.slice(block.from, block.rows);

@@ -92,6 +92,7 @@ enum Layout {
 /// # Ok::<(), thalweg_core::Error>(())
 /// ```
 pub struct KeyTable {
+    types: Vec<DataType>,
     ids: Ids,
     layout: Layout,
 }
@@ -113,7 +114,7 @@ impl KeyTable {
         if matches!(layout, Layout::Single) {
             ids.assign(0);
         }
-        Ok(KeyTable { ids, layout })
+        Ok(KeyTable { types: types.to_vec(), ids, layout })
     }
 
     /// Makes room for this many more keys: a table that grows in steps is rewritten with each of
@@ -282,9 +283,13 @@ impl KeyTable {
     pub fn hash_of(&self, id: u32) -> u64 {
         self.ids.hashes[id as usize]
     }
+    /// The types of its keys.
+    pub(crate) fn types(&self) -> &[DataType] {
+        &self.types
+    }
     /// False if there is one key that all rows have.
     pub(crate) fn has_columns(&self) -> bool {
-        !matches!(self.layout, Layout::Single)
+        !self.types.is_empty()
     }
     /// How many keys are live.
     pub fn len(&self) -> usize {

@@ -15,6 +15,7 @@ use super::hash::hash_into;
 use super::ids::partition_of;
 use super::integer;
 use crate::limit::route_to_first;
+use crate::rows::columns::keys_of;
 
 /// This many rows are hashed at a time.
 const BLOCK_ROWS: usize = 256;
@@ -27,8 +28,7 @@ pub(crate) fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) 
     if keys.is_empty() || partitions == 1 {
         return Ok(route_to_first(bundle, partitions));
     }
-    let column = |&key: &usize| ArrayRef::clone(bundle.batch.column(key));
-    let columns: Vec<ArrayRef> = keys.iter().map(column).collect();
+    let columns = keys_of(bundle.batch.columns(), keys);
     if let [only] = &columns[..]
         && let Some(values) = integer::plain_longs(only)
     {

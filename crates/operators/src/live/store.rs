@@ -23,6 +23,7 @@ use thalweg_core::bundle::batch_bytes;
 use thalweg_core::live::LiveChunk;
 use thalweg_core::{Result, RowKind, TableSchema};
 
+use crate::rows::columns::keys_of;
 use crate::tables::own_text;
 
 /// The most rows of a merged chunk.
@@ -141,7 +142,7 @@ impl RowStore {
         self.next_serial += batch.num_rows() as u64;
         let serials = (first..self.next_serial).collect();
         let number = self.add_chunk(StoredChunk::new(own_texts(batch)?, serials));
-        let keys = self.converter.convert_columns(&self.key_columns(batch))?;
+        let keys = self.converter.convert_columns(&keys_of(batch.columns(), &self.keys))?;
         for row in 0..batch.num_rows() {
             let key = keys.row(row);
             let key: &[u8] = key.as_ref();
@@ -192,10 +193,6 @@ impl RowStore {
         move || chunks.iter().map(|chunk| rows_from(chunk, first)).collect()
     }
 
-    fn key_columns(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
-        self.keys.iter().map(|&key| ArrayRef::clone(batch.column(key))).collect()
-    }
-
     fn chunk(&mut self, number: u32) -> &mut StoredChunk {
         self.chunks[number as usize].as_mut().expect("places are those of chunks that are there")
     }
@@ -229,7 +226,7 @@ impl RowStore {
 
     /// Adds rows all of which are there.
     fn add_live(&mut self, batch: RecordBatch, serials: Vec<u64>) -> Result<()> {
-        let keys = self.converter.convert_columns(&self.key_columns(&batch))?;
+        let keys = self.converter.convert_columns(&keys_of(batch.columns(), &self.keys))?;
         let rows = batch.num_rows();
         let number = self.add_chunk(StoredChunk::new(own_texts(&batch)?, serials));
         for row in 0..rows {

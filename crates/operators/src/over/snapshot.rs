@@ -20,7 +20,7 @@ use arrow_schema::DataType as Arrow;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
 use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, DataType, Extent, Restored, Result};
+use thalweg_core::{Captured, Extent, Restored, Result};
 
 use super::partition::OverPartition;
 use super::spec::{OverSpec, OverTime};
@@ -43,9 +43,6 @@ const LEAVES_MS: &str = "$leaves_ms";
 impl KeyedState for OverPartition {
     fn keys(&self) -> &KeyTable {
         &self.keys.table
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.spec.key_types()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         self.keys.is_live(id)

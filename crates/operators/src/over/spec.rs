@@ -4,6 +4,7 @@ use thalweg_core::{Column, ColumnType, DataType, Error, Result, TableSchema};
 
 use crate::aggregate::{AggregateCall, first_value, last_value};
 use crate::keys::KeyTable;
+use crate::rows::columns::{check_columns, types_of};
 use crate::window::LatePolicy;
 
 /// What rows are ordered by.
@@ -138,7 +139,7 @@ impl OverCall {
 
 impl OverSpec {
     pub(super) fn key_types(&self) -> Vec<DataType> {
-        self.keys.iter().map(|&key| self.data_type(key).clone()).collect()
+        types_of(&self.input, &self.keys)
     }
 
     pub(super) fn data_type(&self, column: usize) -> &DataType {
@@ -184,10 +185,7 @@ impl OverSpec {
             OverTime::Arrival => None,
         };
         let named = self.calls.iter().flat_map(OverCall::columns);
-        let mut named = named.chain(self.keys.iter().copied()).chain(time);
-        if let Some(column) = named.find(|&column| column >= self.input.len()) {
-            return Err(Error::internal(format!("there is no input column {column}")));
-        }
+        check_columns(&self.input, named.chain(self.keys.iter().copied()).chain(time))?;
         if let Frame::Range { preceding_ms: Some(..0) } = self.frame {
             return Err(Error::plan("a RANGE must begin before the row, not after it"));
         }

@@ -45,13 +45,13 @@ mod run;
 use std::sync::Arc;
 
 use thalweg_core::{
-    Bundle, Column, DataType, Error, Operator, Partition, PartitionContext, Result, Route,
-    TableSchema,
+    Bundle, DataType, Operator, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
-use crate::aggregate::{AggregateCall, RunningAggregate};
+use crate::aggregate::{AggregateCall, RunningAggregate, with_results};
 use crate::capture::keys::CapturedByKey;
 use crate::keys::{KeyTable, route_by_keys};
+use crate::rows::columns::{check_columns, types_of};
 use crate::sort::{KeyEncoder, SortKey};
 use partition::{OverValuesPartition, TABLES};
 
@@ -73,11 +73,6 @@ pub struct OverValuesSpec {
 }
 
 impl OverValuesSpec {
-    fn key_types(&self) -> Vec<DataType> {
-        let data_type = |&key: &usize| self.input.columns[key].column_type.data_type.clone();
-        self.keys.iter().map(data_type).collect()
-    }
-
     fn argument_type(&self, call: &AggregateCall) -> Option<&DataType> {
         call.argument.map(|at| &self.input.columns[at].column_type.data_type)
     }
@@ -99,11 +94,8 @@ impl OverValuesSpec {
     fn check(&self) -> Result<()> {
         let arguments = self.calls.iter().flat_map(|call| [call.argument, call.filter]);
         let order = self.order.iter().map(|key| key.column);
-        let mut named = self.keys.iter().copied().chain(order).chain(arguments.flatten());
-        match named.find(|&column| column >= self.input.len()) {
-            Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
-            None => Ok(()),
-        }
+        let named = self.keys.iter().copied().chain(order).chain(arguments.flatten());
+        check_columns(&self.input, named)
     }
 }
 
@@ -127,12 +119,11 @@ impl OverValues {
     /// If a column cannot be partitioned by, sorted by or aggregated.
     pub fn new(spec: OverValuesSpec) -> Result<Self> {
         spec.check()?;
-        KeyTable::new(&spec.key_types())?;
+        KeyTable::new(&types_of(&spec.input, &spec.keys))?;
         KeyEncoder::new(&spec.order, &spec.input)?;
         let replays = spec.depends_on_sequence()?;
         spec.aggregates(!replays)?;
-        let results = spec.calls.iter().map(|call| Column::new(&call.name, call.result.clone()));
-        let output = TableSchema::new(spec.input.columns.iter().cloned().chain(results).collect());
+        let output = with_results(spec.input.clone(), &spec.calls);
         Ok(OverValues { shared: Arc::new(OverValuesContext { spec, output, replays }) })
     }
 

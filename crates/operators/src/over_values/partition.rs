@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
-use thalweg_core::{DataType, Output, Partition, Piece, Restored, Result, RowKind};
+use thalweg_core::{Output, Partition, Piece, Restored, Result, RowKind};
 
 use super::OverValuesContext;
 use super::run::{OverRun, ResultAt, RunContext};
@@ -21,6 +21,7 @@ use crate::capture::keys::{KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
+use crate::rows::columns::types_of;
 use crate::sort::KeyEncoder;
 use crate::top_n::deduplicate::rows;
 use crate::top_n::store::Store;
@@ -70,7 +71,7 @@ impl OverValuesPartition {
         Ok(OverValuesPartition {
             schema: shared.output.arrow(),
             encoder: KeyEncoder::new(&spec.order, &spec.input)?,
-            keys: KeyTable::new(&spec.key_types())?,
+            keys: KeyTable::new(&types_of(&spec.input, &spec.keys))?,
             store: Store::new(spec.input.arrow()),
             sorted: Vec::new(),
             aggregates: spec.aggregates(!shared.replays)?,
@@ -425,9 +426,6 @@ impl Partition for OverValuesPartition {
 impl KeyedState for OverValuesPartition {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.shared.spec.key_types()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         self.sorted.get(id as usize).is_some_and(|sorted| !sorted.is_empty())

@@ -12,7 +12,7 @@
 //! takes its rows in again, in the same sequence.
 
 use arrow_array::RecordBatch;
-use thalweg_core::{Captured, DataType, Extent, Restored, Result};
+use thalweg_core::{Captured, Extent, Restored, Result};
 
 use super::machine::Machine;
 use super::partition::MatchPartition;
@@ -35,9 +35,6 @@ const MATCHES: &str = "$matches";
 impl KeyedState for MatchPartition {
     fn keys(&self) -> &KeyTable {
         &self.table
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.spec.key_types()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         self.machine.is_busy(id)

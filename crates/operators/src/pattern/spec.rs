@@ -15,6 +15,7 @@ use thalweg_expr::{Expr, ExprKind};
 
 use crate::aggregate::AggregateFunction;
 use crate::keys::KeyTable;
+use crate::rows::columns::{check_columns, types_of};
 use crate::sort::SortKey;
 use crate::window::LatePolicy;
 
@@ -248,8 +249,7 @@ impl Pattern {
 
 impl MatchSpec {
     pub(super) fn key_types(&self) -> Vec<DataType> {
-        let data_type = |&key: &usize| self.input.columns[key].column_type.data_type.clone();
-        self.pattern.keys.iter().map(data_type).collect()
+        types_of(&self.input, &self.pattern.keys)
     }
 
     /// The values of a result row: the keys, then the outputs.
@@ -268,22 +268,14 @@ impl MatchSpec {
     /// The keys, then the outputs.
     pub(super) fn output(&self) -> TableSchema {
         let keys = self.pattern.keys.iter().map(|&key| self.input.columns[key].clone());
-        let outputs = self
-            .outputs
-            .iter()
-            .map(|output| Column::new(&output.name, output.value.column_type().clone()));
-        TableSchema::new(keys.chain(outputs).collect())
+        let output = |of: &Output| Column::new(&of.name, of.value.column_type().clone());
+        TableSchema::new(keys.chain(self.outputs.iter().map(output)).collect())
     }
 
     pub(super) fn check(&self) -> Result<()> {
         let pattern = &self.pattern;
-        let mut named = pattern
-            .columns()
-            .into_iter()
-            .chain(self.outputs.iter().flat_map(|output| output.value.columns()));
-        if let Some(column) = named.find(|&column| column >= self.input.len()) {
-            return Err(Error::internal(format!("there is no input column {column}")));
-        }
+        let of_outputs = self.outputs.iter().flat_map(|output| output.value.columns());
+        check_columns(&self.input, pattern.columns().into_iter().chain(of_outputs))?;
         if pattern.variables.len() > VARIABLES_MAX {
             return Err(Error::unsupported(format!(
                 "a pattern of more than {VARIABLES_MAX} variables"

@@ -4,7 +4,28 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use thalweg_core::Result;
+use thalweg_core::{DataType, Error, Result, TableSchema};
+
+/// The types of those columns of a schema that are keys.
+pub(crate) fn types_of(schema: &TableSchema, keys: &[usize]) -> Vec<DataType> {
+    keys.iter().map(|&key| schema.columns[key].column_type.data_type.clone()).collect()
+}
+
+/// Those columns of a schema that are keys.
+pub(crate) fn schema_of(schema: &TableSchema, keys: &[usize]) -> TableSchema {
+    TableSchema::new(keys.iter().map(|&key| schema.columns[key].clone()).collect())
+}
+
+/// Columns that a specification names must be there.
+pub(crate) fn check_columns(
+    schema: &TableSchema,
+    columns: impl IntoIterator<Item = usize>,
+) -> Result<()> {
+    match columns.into_iter().find(|&column| column >= schema.len()) {
+        Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
+        None => Ok(()),
+    }
+}
 
 /// Those of the columns that are keys.
 pub(crate) fn keys_of(columns: &[ArrayRef], keys: &[usize]) -> Vec<ArrayRef> {

@@ -39,20 +39,19 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use thalweg_core::{
-    Bundle, DataType, Operator, Output, Partition, PartitionContext, Piece, Restored, Result,
-    Route, RowKind, TableSchema,
+    Bundle, Operator, Output, Partition, PartitionContext, Piece, Restored, Result, Route, RowKind,
+    TableSchema,
 };
 
 use super::changes::TopNChanges;
 use super::deduplicate::rows;
-use super::spec::{check_columns, types_of};
 use super::store::Store;
 use super::tables::KeyedRowTable;
 use crate::capture::keys::{CapturedByKey, KeyTracker, KeyedState, release, retain_empty};
 use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
-use crate::keys::KeyTable;
-use crate::keys::route_by_keys;
+use crate::keys::{KeyTable, route_by_keys};
+use crate::rows::columns::{check_columns, types_of};
 
 /// The tables of state: the rows of each key, the oldest first.
 const TABLES: [&str; 1] = ["rows"];
@@ -72,12 +71,6 @@ pub struct MaterializeSpec {
     pub state_ttl_ms: Option<i64>,
 }
 
-impl MaterializeSpec {
-    fn key_types(&self) -> Vec<DataType> {
-        types_of(&self.input, &self.keys)
-    }
-}
-
 /// Turns any changelog into upserts by a key.
 pub struct Materialize {
     spec: Arc<MaterializeSpec>,
@@ -90,7 +83,7 @@ impl Materialize {
     /// If a column cannot be a key.
     pub fn new(spec: MaterializeSpec) -> Result<Self> {
         check_columns(&spec.input, spec.keys.iter().copied())?;
-        KeyTable::new(&spec.key_types())?;
+        KeyTable::new(&types_of(&spec.input, &spec.keys))?;
         Ok(Materialize { spec: Arc::new(spec) })
     }
 }
@@ -133,7 +126,7 @@ impl MaterializePartition {
         let schema = spec.input.arrow();
         let ttl_ms = spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
         Ok(MaterializePartition {
-            keys: KeyTable::new(&spec.key_types())?,
+            keys: KeyTable::new(&types_of(&spec.input, &spec.keys))?,
             store: Store::new(Arc::clone(&schema)),
             newest: Vec::new(),
             older: Vec::new(),
@@ -316,9 +309,6 @@ impl Partition for MaterializePartition {
 impl KeyedState for MaterializePartition {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.spec.key_types()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         self.newest.get(id as usize).is_some_and(|&newest| newest != NONE)

@@ -18,8 +18,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use thalweg_core::{
-    Bundle, Captured, Column, DataType, Error, Extent, Piece, Restored, Result, Stamps,
-    TableChanges, TableSchema,
+    Bundle, Captured, Error, Extent, Piece, Restored, Result, Stamps, TableChanges,
 };
 
 use super::incoming::Incoming;
@@ -33,7 +32,7 @@ use crate::capture::rows::RowTracker;
 use crate::capture::shared::SharedState;
 use crate::keys::KeyTable;
 use crate::rows::arena::ArenaPlace;
-use crate::rows::columns::keys_of;
+use crate::rows::columns::{keys_of, schema_of};
 use crate::tables::{does_not_fit, virtual_partition};
 
 const ROWS: &str = "rows";
@@ -56,8 +55,7 @@ impl Tables {
         if !spec.keeps_all() {
             return Tables::Rows(KeyedRowTable::rows(&spec.input, &spec.keys, expires));
         }
-        let keys = spec.keys.iter().map(|&key| Column::clone(&spec.input.columns[key]));
-        let keys = KeyedRowTable::keys(&TableSchema::new(keys.collect()), expires);
+        let keys = KeyedRowTable::keys(&schema_of(&spec.input, &spec.keys), expires);
         Tables::Numbered { rows: NumberedRows::new(&spec.input, &spec.keys), keys }
     }
 
@@ -74,9 +72,6 @@ impl Tables {
 impl KeyedState for TopNPartition {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.shared.spec.key_types()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         self.ordered.get(id as usize).is_some_and(|ordered| ordered.len() > 0)

@@ -3,6 +3,7 @@
 use chrono_tz::Tz;
 use thalweg_core::{Column, DataType, Error, Grid, Result, TableSchema};
 
+use crate::rows::columns::{check_columns, types_of};
 use crate::sort::SortKey;
 
 /// How rows are numbered.
@@ -88,20 +89,6 @@ impl TopNSpec {
         let rank =
             self.rank_column.iter().map(|name| Column::new(name, DataType::BigInt.not_null()));
         TableSchema::new(self.input.columns.iter().cloned().chain(rank).collect())
-    }
-}
-
-pub(super) fn types_of(input: &TableSchema, columns: &[usize]) -> Vec<DataType> {
-    columns.iter().map(|&at| input.columns[at].column_type.data_type.clone()).collect()
-}
-
-pub(super) fn check_columns(
-    input: &TableSchema,
-    mut columns: impl Iterator<Item = usize>,
-) -> Result<()> {
-    match columns.find(|&column| column >= input.len()) {
-        Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
-        None => Ok(()),
     }
 }
 

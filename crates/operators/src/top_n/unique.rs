@@ -9,9 +9,9 @@ use arrow_array::RecordBatch;
 use thalweg_core::Result;
 
 use super::ordered::{Prefix, RankedRow};
-use super::spec::{TopNSpec, types_of};
+use super::spec::TopNSpec;
 use crate::keys::KeyTable;
-use crate::rows::columns::keys_of;
+use crate::rows::columns::{keys_of, types_of};
 
 /// No row.
 const NONE: RankedRow = RankedRow { prefix: Prefix::MAX, row: u32::MAX };

@@ -31,7 +31,7 @@ use thalweg_core::{
 
 use super::calls::Calls;
 use super::key_spread::KeySpread;
-use super::output::{LatePolicy, WindowColumns, output_schema, whole_schema};
+use super::output::{LatePolicy, WindowColumns, output_schema};
 use super::partition::SlicedWindows;
 use super::shared::{CHUNK_ROWS, WindowAggregateSpec, WindowContext};
 use super::spec::WindowSpec;
@@ -39,9 +39,10 @@ use super::tables::Spare;
 use super::top::{TopChooser, WindowTop};
 use super::tumbling::TumblingWindows;
 use super::zone::Zone;
-use crate::aggregate::AggregateCall;
+use crate::aggregate::{AggregateCall, with_results};
 use crate::capture::shared::SharedPartition;
 use crate::keys::route_by_keys;
+use crate::rows::columns::{check_columns, schema_of};
 
 /// Aggregates per window and key. The result has the keys, the aggregates, and
 /// `window_start`, `window_end`, `window_time`.
@@ -54,13 +55,14 @@ impl WindowAggregate {
     pub fn new(spec: WindowAggregateSpec) -> Result<Self> {
         spec.window.validate()?;
         let is_whole = spec.window == WindowSpec::Whole;
-        check_columns((!is_whole).then_some(spec.rowtime), &spec.keys, &spec.input)?;
+        let rowtime = (!is_whole).then_some(spec.rowtime);
+        check_columns(&spec.input, spec.keys.iter().copied().chain(rowtime))?;
         let mut calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
         if spec.window.shares_no_slice() {
             calls = calls.of_whole();
         }
         let output = match is_whole {
-            true => whole_schema(&spec.input, &spec.keys, &spec.aggregates),
+            true => with_results(schema_of(&spec.input, &spec.keys), &spec.aggregates),
             false => output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone),
         };
         let shared = WindowContext {
@@ -159,18 +161,6 @@ fn spread_by(spec: &WindowAggregateSpec) -> Vec<usize> {
     let distinct = spec.aggregates.iter().filter(|call| call.distinct);
     let columns: BTreeSet<usize> = distinct.filter_map(|call| call.argument).collect();
     if columns.len() == 1 { Vec::from_iter(columns) } else { Vec::new() }
-}
-
-/// The row time, if there is one, and the keys must be columns of the input.
-pub(super) fn check_columns(
-    rowtime: Option<usize>,
-    keys: &[usize],
-    input: &TableSchema,
-) -> Result<()> {
-    match keys.iter().chain(rowtime.as_ref()).find(|&&column| column >= input.len()) {
-        Some(column) => Err(Error::internal(format!("there is no input column {column}"))),
-        None => Ok(()),
-    }
 }
 
 /// The watermarks that close a window of this kind: where windows end, as instants. With a zone

@@ -36,14 +36,11 @@ use thalweg_core::{
     Restored, Result, Route, TableSchema, Watermark,
 };
 
-use super::calls::Calls;
-use super::calls::{States, mark};
-use super::output::whole_schema;
-use super::shared::key_columns;
+use super::calls::{Calls, States, mark};
 use super::slices::{RowsOf, update_accumulators};
-use crate::aggregate::{Accumulator, AggregateCall};
+use crate::aggregate::{Accumulator, AggregateCall, with_results};
 use crate::keys::{KeyTable, route_by_keys};
-use crate::rows::columns::batch_of;
+use crate::rows::columns::{batch_of, keys_of, schema_of};
 use crate::tables::{add_table, does_not_fit, numbers_of, state_batch};
 
 /// The table of open windows: the key, how many rows of it came, and the number of the window.
@@ -93,7 +90,7 @@ impl CountWindowAggregate {
             return Err(Error::plan("a window of rows must have and slide by at least one row"));
         }
         let calls = Calls::new(&spec.aggregates, &spec.keys, &spec.input)?;
-        let output = whole_schema(&spec.input, &spec.keys, &spec.aggregates);
+        let output = with_results(schema_of(&spec.input, &spec.keys), &spec.aggregates);
         let arrow = output.arrow();
         Ok(CountWindowAggregate { shared: Arc::new(CountContext { spec, calls, output, arrow }) })
     }
@@ -380,7 +377,7 @@ impl CountPartition {
 impl Partition for CountPartition {
     fn rows(&mut self, piece: Piece<'_>, output: &mut Output) -> Result<()> {
         output.accepted += piece.num_rows() as u64;
-        let columns = key_columns(piece.bundle, &self.shared.spec.keys);
+        let columns = keys_of(piece.bundle.batch.columns(), &self.shared.spec.keys);
         self.ids.clear();
         self.keys.intern_rows(&columns, piece.rows, piece.bundle.num_rows(), &mut self.ids)?;
         self.windows.grow(self.keys.id_limit());

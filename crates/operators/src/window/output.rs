@@ -17,7 +17,8 @@ use thalweg_core::{Bundle, Column, DataType, Error, Output, Piece, Result, Table
 
 use super::top::TopChooser;
 use super::zone::Zone;
-use crate::aggregate::AggregateCall;
+use crate::aggregate::{AggregateCall, with_results};
+use crate::rows::columns::schema_of;
 use crate::rows::input;
 
 /// What happens to a row that is late for all its windows. It is counted in any case.
@@ -32,17 +33,6 @@ pub enum LatePolicy {
     Emit,
 }
 
-/// The columns of the result of an aggregate over all rows: keys and aggregates.
-pub(super) fn whole_schema(
-    input: &TableSchema,
-    keys: &[usize],
-    aggregates: &[AggregateCall],
-) -> TableSchema {
-    let keys = keys.iter().map(|&key| input.columns[key].clone());
-    let results = aggregates.iter().map(|call| Column::new(&call.name, call.result.clone()));
-    TableSchema::new(keys.chain(results).collect())
-}
-
 /// The columns of the result: keys, aggregates, window start, end and time.
 pub(super) fn output_schema(
     input: &TableSchema,
@@ -50,7 +40,7 @@ pub(super) fn output_schema(
     aggregates: &[AggregateCall],
     zone: Option<Tz>,
 ) -> TableSchema {
-    let mut schema = whole_schema(input, keys, aggregates);
+    let mut schema = with_results(schema_of(input, keys), aggregates);
     let time = match zone {
         Some(_) => DataType::TimestampLtz(3),
         None => DataType::Timestamp(3),

@@ -20,11 +20,10 @@ use thalweg_core::{
 };
 
 use super::assembly::{Assembly, Combining, Entered};
-use super::calls::Partial;
-use super::calls::bounds;
+use super::calls::{Partial, bounds};
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
-use super::shared::{WindowContext, key_columns};
+use super::shared::WindowContext;
 use super::slices::{RowsOf, Slices};
 use super::snapshot::{
     ENTERED, PartRows, SLICES, TAKEN, capture_later, capture_next_end, capture_parts, part_marks,
@@ -34,6 +33,7 @@ use crate::capture::READ_ROWS;
 use crate::capture::shared::{SharedCapture, SharedState};
 use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, KeyTable, partition_of};
+use crate::rows::columns::keys_of;
 
 /// The states of one slice for one owner.
 struct Parcel {
@@ -104,7 +104,7 @@ impl Partition for SlicedWindows {
         if judged.runs.is_empty() {
             return Ok(());
         }
-        let keys = key_columns(piece.bundle, &spec.keys);
+        let keys = keys_of(piece.bundle.batch.columns(), &spec.keys);
         let (slices, seen) = match &mut self.foreign {
             Some(foreign) if piece.is_local => (foreign, &mut self.seen_locally),
             _ => (&mut self.owned, &mut self.seen_of_owned),

@@ -35,16 +35,15 @@ use thalweg_core::{
     Progress, Restored, Result, Route, TableChanges, TableSchema, Watermark,
 };
 
-use super::aligned::check_columns;
 use super::calls::Calls;
 use super::output::{LatePolicy, output_schema, result_batch, row_times, treat_late};
 use super::session_table::{SessionArrival, Sessions, SessionsTaken};
-use super::shared::key_columns;
 use super::slices::RowsOf;
 use super::zone::Zone;
 use crate::aggregate::AggregateCall;
 use crate::capture::shared::{SharedCapture, SharedPartition, SharedState};
 use crate::keys::{CanonicalOrder, route_by_keys};
+use crate::rows::columns::{check_columns, keys_of};
 
 /// The table of state: a row is a session of a key, from its first row to where the gap behind its
 /// last row ends, in milliseconds.
@@ -88,7 +87,7 @@ impl SessionAggregate {
         if spec.gap_ms <= 0 {
             return Err(Error::plan("the gap of a session window must be positive"));
         }
-        check_columns(Some(spec.rowtime), &spec.keys, &spec.input)?;
+        check_columns(&spec.input, spec.keys.iter().copied().chain([spec.rowtime]))?;
         let calls = Arc::new(Calls::new(&spec.aggregates, &spec.keys, &spec.input)?);
         let output = output_schema(&spec.input, &spec.keys, &spec.aggregates, spec.zone);
         let shared = SessionContext { arrow: output.arrow(), output, calls, spec };
@@ -243,7 +242,7 @@ impl Partition for SessionState {
         let shared = Arc::clone(&self.shared);
         let spec = &shared.spec;
         let times = row_times(&piece, spec.rowtime, &spec.input)?;
-        let keys = key_columns(piece.bundle, &spec.keys);
+        let keys = keys_of(piece.bundle.batch.columns(), &spec.keys);
         self.ids.clear();
         let chosen = (piece.rows, piece.bundle.num_rows());
         self.sessions.intern(&keys, chosen, &mut self.ids)?;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use chrono_tz::Tz;
-use thalweg_core::{Bundle, TableSchema};
+use thalweg_core::TableSchema;
 
 use super::calls::Calls;
 use super::judge::Rules;
@@ -75,8 +75,4 @@ pub(super) struct WindowContext {
     pub(super) top: Option<TopChooser>,
     /// What a window of all rows gives where there are none.
     pub(super) otherwise: Option<RecordBatch>,
-}
-
-pub(super) fn key_columns(bundle: &Bundle, keys: &[usize]) -> Vec<ArrayRef> {
-    keys.iter().map(|&key| ArrayRef::clone(bundle.batch.column(key))).collect()
 }

@@ -51,7 +51,7 @@ use super::calls::bounds;
 use super::changelog::rows_by_window;
 use super::judge::{Judge, SliceKey};
 use super::output::WindowRows;
-use super::shared::{CHUNK_ROWS, WindowContext, chunk_end, key_columns};
+use super::shared::{CHUNK_ROWS, WindowContext, chunk_end};
 use super::slices::RowsOf;
 use super::snapshot::{SLICES, SliceRows, TAKEN, restored_slices};
 use super::spec::{WHOLE_END, WindowSpec};
@@ -60,6 +60,7 @@ use crate::capture::READ_ROWS;
 use crate::capture::shared::{SharedCapture, SharedState};
 use crate::capture::tracker::BegunCapture;
 use crate::keys::{CanonicalOrder, partition_of};
+use crate::rows::columns::keys_of;
 use crate::tables::does_not_fit;
 
 /// A closed window that is being handed over.
@@ -401,7 +402,7 @@ impl Partition for TumblingWindows {
             Some(foreign) if piece.is_local || spec.keys.is_empty() => (foreign, true),
             _ => (&mut self.owned, false),
         };
-        let keys = key_columns(piece.bundle, &spec.keys);
+        let keys = keys_of(piece.bundle.batch.columns(), &spec.keys);
         let of = RowsOf::new(&self.shared.calls, piece.bundle);
         let is_scattered = !piece.is_local;
         if self.shared.calls.retracts() {

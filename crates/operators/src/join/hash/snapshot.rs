@@ -18,7 +18,7 @@ use super::build::{BuildPartition, State};
 use super::table::Table;
 use crate::capture::rows::{SERIAL, SERIAL_IDENTITY, by_serial};
 use crate::rows::chunk_capture::together;
-use crate::rows::columns::{batch_of, keys_of};
+use crate::rows::columns::{batch_of, keys_of, schema_of};
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, for_all, is_set, kept_batch, kept_columns, kept_schema, state_batch,
 };
@@ -59,8 +59,7 @@ impl HashJoinPlan {
         if self.is_read() {
             return schema.clone();
         }
-        let keys = self.keys(self.spec.build).iter();
-        TableSchema::new(keys.map(|&key| Column::clone(&schema.columns[key])).collect())
+        schema_of(schema, self.keys(self.spec.build))
     }
 
     fn numbered_schema(&self) -> SchemaRef {

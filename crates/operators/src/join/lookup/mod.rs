@@ -39,7 +39,7 @@ use super::hash::{HashJoin, HashJoinSpec};
 use super::sides::Side;
 use crate::chain::{Chain, Step};
 use crate::keys::KeyTable;
-use crate::rows::columns::keys_of;
+use crate::rows::columns::{keys_of, schema_of};
 use crate::rows::input::joinable;
 use cache::Cache;
 use requests::Asking;
@@ -77,8 +77,7 @@ impl LookupJoin {
         }
         HashJoin::new(spec.clone())?;
         let right = spec.sides.schema(Side::Right);
-        let keys = spec.right_keys.iter().map(|&key| right.columns[key].clone());
-        let key_schema = TableSchema::new(keys.collect()).arrow();
+        let key_schema = schema_of(right, &spec.right_keys).arrow();
         let cache = match options.cache_max_rows {
             0 => None,
             _ => Some(Mutex::new(Cache::new(&spec, options)?)),

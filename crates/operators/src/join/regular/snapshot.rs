@@ -20,7 +20,7 @@ use std::sync::Arc;
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use thalweg_core::snapshot::CapturedTable;
-use thalweg_core::{Captured, DataType, Error, Extent, Restored, Result, TableChanges};
+use thalweg_core::{Captured, Error, Extent, Restored, Result, TableChanges};
 
 use super::expiry::RowExpiry;
 use super::partition::{JoinState, Slot};
@@ -100,9 +100,6 @@ pub(super) fn stop_tracking(state: &mut JoinState, table: &str) {
 impl KeyedState for JoinState {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.plan.key_types.clone()
     }
     fn has(&self, side: usize, id: u32) -> bool {
         self.slots.get(id as usize).is_some_and(|slot| slot.chains[side].length > 0)

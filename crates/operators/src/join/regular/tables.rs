@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType as Arrow, SchemaRef};
-use thalweg_core::{Column, Result, TableSchema};
+use thalweg_core::Result;
 
 use super::plan::RegularJoinPlan;
 use crate::capture::rows::SERIAL;
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::rows::arena::{Arena, ArenaPlace};
-use crate::rows::columns::keys_of;
+use crate::rows::columns::{keys_of, schema_of};
 use crate::tables::{KeyedTable, kept_batch, kept_schema, owners};
 
 pub(super) const PARTNERS: &str = "$partners";
@@ -85,9 +85,7 @@ impl RegularJoinPlan {
 
     /// How the numbers of rows of a side are captured.
     pub fn lengths_table(&self, side: Side) -> KeyedTable {
-        let columns = &self.spec.sides.schema(side).columns;
-        let keys = self.keys(side).iter().map(|&key| Column::clone(&columns[key])).collect();
-        let keys = TableSchema::new(keys);
+        let keys = schema_of(self.spec.sides.schema(side), self.keys(side));
         let all: Vec<usize> = (0..keys.len()).collect();
         KeyedTable::new(&[(ROWS, Arrow::UInt32)], &keys, &all)
     }

@@ -23,7 +23,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use arrow_schema::DataType as Arrow;
 use arrow_select::interleave::interleave;
 use thalweg_core::snapshot::TableRows;
-use thalweg_core::{Captured, DataType, Extent, Restored, Result};
+use thalweg_core::{Captured, Extent, Restored, Result};
 
 use super::TemporalContext;
 use super::partition::{Left, TemporalPartition};
@@ -118,9 +118,6 @@ impl TemporalContext {
 impl KeyedState for TemporalPartition {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.shared.key_types.clone()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         !self.versions.is_empty(id)

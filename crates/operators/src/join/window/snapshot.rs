@@ -33,6 +33,7 @@ use super::{WindowJoinContext, WindowJoinPartition};
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::join::sides::Side;
 use crate::rows::chunks::{Chunks, RowRef};
+use crate::rows::columns::schema_of;
 use crate::rows::input;
 use crate::tables::{
     KEPT_ROWS_MAX, KeyedTable, kept_batch, kept_columns, kept_schema, numbers_of, owners,
@@ -118,10 +119,7 @@ impl WindowJoinContext {
         let schema = self.spec.sides.schema(side);
         match self.joined.reads(side) {
             true => schema.clone(),
-            false => {
-                let keys = self.keys(side).iter();
-                TableSchema::new(keys.map(|&key| Column::clone(&schema.columns[key])).collect())
-            }
+            false => schema_of(schema, self.keys(side)),
         }
     }
 

@@ -24,8 +24,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    DataType, Output, Partition, PartitionContext, Piece, Place, Progress, Restored, Result,
-    Watermark,
+    Output, Partition, PartitionContext, Piece, Place, Progress, Restored, Result, Watermark,
 };
 
 use super::kept_rows::KeptRows;
@@ -313,9 +312,6 @@ impl Partition for EarliestRows {
 impl KeyedState for EarliestRows {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.spec.key_types()
     }
     /// A row that the watermark lets go waits until it has been sent.
     fn has(&self, table: usize, id: u32) -> bool {

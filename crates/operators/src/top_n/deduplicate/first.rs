@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
-use thalweg_core::{DataType, Output, Partition, Piece, Place, Restored, Result};
+use thalweg_core::{Output, Partition, Piece, Place, Restored, Result};
 
 use super::rows;
 use super::spec::DeduplicateSpec;
@@ -157,9 +157,6 @@ impl Partition for FirstArrivals {
 impl KeyedState for FirstArrivals {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.spec.key_types()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         self.seen.get(id as usize).is_some_and(|&seen| seen)

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_buffer::ScalarBuffer;
-use thalweg_core::{DataType, Output, Partition, Piece, Restored, Result, RowKind};
+use thalweg_core::{Output, Partition, Piece, Restored, Result, RowKind};
 
 use super::kept_rows::KeptRows;
 use super::rows;
@@ -242,9 +242,6 @@ impl Partition for LastRows {
 impl KeyedState for LastRows {
     fn keys(&self) -> &KeyTable {
         &self.keys
-    }
-    fn key_types(&self) -> Vec<DataType> {
-        self.spec.key_types()
     }
     fn has(&self, _: usize, id: u32) -> bool {
         self.kept.place(id).is_kept()

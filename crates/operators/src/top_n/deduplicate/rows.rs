@@ -2,11 +2,12 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 use thalweg_core::{Error, Piece, Result, RowKind};
 
 use crate::keys::KeyTable;
+use crate::rows::columns::keys_of;
 
 /// The row of the bundle at each position of a piece.
 #[inline]
@@ -27,10 +28,8 @@ pub(crate) fn intern(
     chosen: Option<&[u32]>,
     ids: &mut Vec<u32>,
 ) -> Result<()> {
-    let column = |&key: &usize| ArrayRef::clone(batch.column(key));
-    let columns: Vec<ArrayRef> = keys.iter().map(column).collect();
     ids.clear();
-    table.intern_rows(&columns, chosen, batch.num_rows(), ids)
+    table.intern_rows(&keys_of(batch.columns(), keys), chosen, batch.num_rows(), ids)
 }
 
 /// What a row of the bundle does.

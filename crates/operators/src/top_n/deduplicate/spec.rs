@@ -2,7 +2,7 @@
 
 use thalweg_core::{DataType, Error, Result, TableSchema};
 
-use crate::top_n::spec::{check_columns, types_of};
+use crate::rows::columns::{check_columns, schema_of, types_of};
 use crate::window::LatePolicy;
 
 /// Which row of a key is kept.
@@ -50,7 +50,7 @@ impl DeduplicateSpec {
 
     /// The columns of the key.
     pub(super) fn key_schema(&self) -> TableSchema {
-        TableSchema::new(self.keys.iter().map(|&key| self.input.columns[key].clone()).collect())
+        schema_of(&self.input, &self.keys)
     }
 
     /// As in Flink, a time of 0 means for ever.
