@@ -14,32 +14,48 @@ use crate::gradual::Pages;
 const SWEPT_MIN: usize = 256;
 
 pub(crate) struct Expiry {
-    ttl_ms: i64,
+    /// How long state is kept; `None` for ever, and then nothing is noted.
+    ttl_ms: Option<i64>,
     written_ms: Pages<i64>,
     /// Where the next sweep begins.
     cursor: usize,
 }
 
 impl Expiry {
-    pub fn new(ttl_ms: i64) -> Self {
+    /// As in Flink, a time of 0 means for ever.
+    pub fn new(ttl_ms: Option<i64>) -> Self {
+        let ttl_ms = ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
         Expiry { ttl_ms, written_ms: Pages::default(), cursor: 0 }
+    }
+
+    /// False if state is kept for ever.
+    #[inline]
+    pub fn expires(&self) -> bool {
+        self.ttl_ms.is_some()
     }
 
     /// Makes room for this many numbers.
     pub fn grow(&mut self, limit: usize) {
-        self.written_ms.grow(limit, i64::MAX);
+        if self.expires() {
+            self.written_ms.grow(limit, i64::MAX);
+        }
     }
 
     /// A number that was never written has the highest possible time, so it is never too old.
+    #[inline]
     pub fn is_over(&self, id: u32, now_ms: i64) -> bool {
-        now_ms.saturating_sub(self.written_ms[id as usize]) >= self.ttl_ms
+        let age_ms = |id: u32| now_ms.saturating_sub(self.written_ms[id as usize]);
+        self.ttl_ms.is_some_and(|ttl_ms| age_ms(id) >= ttl_ms)
     }
 
+    #[inline]
     pub fn write(&mut self, id: u32, now_ms: i64) {
-        self.written_ms[id as usize] = now_ms;
+        if self.expires() {
+            self.written_ms[id as usize] = now_ms;
+        }
     }
 
-    /// When the state of a key was written last.
+    /// When the state of a key was written last, where it expires.
     pub fn written_ms(&self, id: u32) -> i64 {
         self.written_ms[id as usize]
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, NullArray, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Field, FieldRef, Schema};
-use arrow_select::take::take;
+use arrow_select::take::{take, take_arrays};
 use thalweg_core::{Column, Error, Result, TableSchema};
 use thalweg_expr::Expr;
 
@@ -172,8 +172,7 @@ fn by_place(
     elements: &[ArrayRef],
     ordinality: bool,
 ) -> Result<(Vec<u32>, Vec<ArrayRef>)> {
-    let taken = elements.iter().map(|element| Ok(take(element.as_ref(), &places.elements, None)?));
-    let mut appended = taken.collect::<Result<Vec<_>>>()?;
+    let mut appended = take_arrays(elements, &places.elements, None)?;
     if ordinality {
         appended.push(Arc::new(places.ordinals));
     }
@@ -207,7 +206,7 @@ fn fields_of(rows: &arrow_array::StructArray) -> Result<Vec<ArrayRef>> {
     // Taking by an index that is NULL where the row is gives NULL there.
     let places: UInt32Array =
         (0..rows.len()).map(|i| nulls.is_valid(i).then_some(i as u32)).collect();
-    rows.columns().iter().map(|column| Ok(take(column.as_ref(), &places, None)?)).collect()
+    Ok(take_arrays(rows.columns(), &places, None)?)
 }
 
 /// Where each output row comes from.

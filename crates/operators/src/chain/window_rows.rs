@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
-use arrow_array::{Array, ArrayRef, TimestampMillisecondArray, UInt32Array};
+use arrow_array::{Array, TimestampMillisecondArray, UInt32Array};
 use arrow_schema::Schema;
-use arrow_select::take::take;
+use arrow_select::take::take_arrays;
 use chrono_tz::Tz;
 use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 
@@ -42,12 +42,7 @@ pub(super) fn window_rows(
 ) -> Result<Option<Cursor>> {
     let (assigned, next) = assign(rows, window, (rowtime, zone), from, room_bytes)?;
     let origins = UInt32Array::from(assigned.origins);
-    let mut columns = rows
-        .batch
-        .columns()
-        .iter()
-        .map(|column| Ok(take(column.as_ref(), &origins, None)?))
-        .collect::<Result<Vec<ArrayRef>>>()?;
+    let mut columns = take_arrays(rows.batch.columns(), &origins, None)?;
     let times = TimestampMillisecondArray::from(assigned.times);
     columns.push(Arc::new(TimestampMillisecondArray::from(assigned.starts)));
     columns.push(Arc::new(TimestampMillisecondArray::from(assigned.ends)));

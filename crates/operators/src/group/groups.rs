@@ -41,7 +41,7 @@ use crate::expiry::Expiry;
 use crate::gradual::Pages;
 use crate::keys::KeyTable;
 use crate::rows::columns::{keys_of, types_of};
-use crate::tables::{does_not_fit, numbers_of, state_batch, unique_names};
+use crate::tables::{does_not_fit, numbers_of, state_batch};
 
 /// How many rows are taken at once: results then stay in the cache until they are put together.
 const RUN_ROWS: usize = 8 * 1024;
@@ -70,7 +70,7 @@ pub(super) struct Groups {
     /// How many rows each group has.
     counts: Pages<i64>,
     aggregates: Vec<Box<dyn RunningAggregate>>,
-    expiry: Option<Expiry>,
+    expiry: Expiry,
     /// The columns of keys and of aggregates in tables of state.
     key_columns: KeyColumns,
     aggregate_names: Vec<String>,
@@ -88,20 +88,18 @@ impl Groups {
     pub fn new(spec: Arc<GroupSpec>, schema: SchemaRef, inserts_only: bool) -> Result<Self> {
         let counts_rows = |call: &crate::aggregate::AggregateCall| call.counts_rows();
         let counted = !spec.mini_batch && spec.calls.iter().any(counts_rows);
-        // As in Flink, a time of 0 means for ever.
-        let ttl_ms = spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
-        let always = counted || ttl_ms.is_some();
-        let input = &spec.input.columns;
-        let names = spec.keys.iter().map(|&key| &input[key].name[..]);
-        let names = unique_names(names.chain(spec.calls.iter().map(|call| &call.name[..])));
+        let expiry = Expiry::new(spec.state_ttl_ms);
+        let always = counted || expiry.expires();
+        let key_columns = KeyColumns::new(&spec.input, &spec.keys);
+        let names = spec.calls.iter().map(|call| &call.name[..]);
         Ok(Groups {
             changes: GroupChanges { schema, keys: spec.keys.clone(), always, inserts_only },
             keys: KeyTable::new(&types_of(&spec.input, &spec.keys))?,
             counts: Pages::default(),
             aggregates: spec.aggregates()?,
-            expiry: ttl_ms.map(Expiry::new),
-            key_columns: KeyColumns::new(&spec.input, &spec.keys),
-            aggregate_names: names[spec.keys.len()..].to_vec(),
+            expiry,
+            aggregate_names: key_columns.names_besides_keys(names),
+            key_columns,
             tracker: None,
             ids: Vec::new(),
             ended: Vec::new(),
@@ -123,8 +121,8 @@ impl Groups {
         let ids = std::mem::take(&mut self.ids);
         self.touch(GROUPS, &ids)?;
         self.ids = ids;
-        if let Some(expiry) = &mut self.expiry {
-            let over = expiry.reach(&self.ids, &self.counts, output.wall_ms());
+        if self.expiry.expires() {
+            let over = self.expiry.reach(&self.ids, &self.counts, output.wall_ms());
             self.forget(&over);
         }
         let run_rows = if self.spec.mini_batch { self.ids.len() } else { RUN_ROWS };
@@ -253,9 +251,9 @@ impl Groups {
         if piece.num_rows() > 0 {
             self.take(piece, output)?;
         }
-        if let Some(expiry) = &mut self.expiry {
+        if self.expiry.expires() {
             let has_rows = |id: u32| self.counts[id as usize] > 0;
-            let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
+            let over = self.expiry.sweep(piece.num_rows(), output.wall_ms(), has_rows);
             self.touch(GROUPS, &over)?;
             self.forget(&over);
             release(&mut self.tracker, &mut self.keys, &over)?;
@@ -268,8 +266,8 @@ impl Groups {
         let (owners, mut columns) = self.key_columns.columns_of(&self.keys, ids)?;
         let rows = ids.iter().map(|&id| self.counts[id as usize]);
         columns.push((ROWS.to_owned(), Arc::new(Int64Array::from_iter_values(rows))));
-        if let Some(expiry) = &self.expiry {
-            let written_ms = ids.iter().map(|&id| expiry.written_ms(id));
+        if self.expiry.expires() {
+            let written_ms = ids.iter().map(|&id| self.expiry.written_ms(id));
             columns
                 .push((WRITTEN_MS.to_owned(), Arc::new(Int64Array::from_iter_values(written_ms))));
         }
@@ -305,10 +303,10 @@ impl Groups {
         for (&id, &count) in ids.iter().zip(counts) {
             self.counts[id as usize] = count;
         }
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(limit);
+        if self.expiry.expires() {
+            self.expiry.grow(limit);
             for (&id, &written_ms) in ids.iter().zip(numbers_of::<Int64Type>(rows, WRITTEN_MS)?) {
-                expiry.write(id, written_ms);
+                self.expiry.write(id, written_ms);
             }
         }
         for (name, aggregate) in self.aggregate_names.iter().zip(&mut self.aggregates) {
@@ -325,9 +323,13 @@ impl Groups {
     pub fn state_bytes(&self) -> usize {
         let scratch = self.ids.capacity() + self.ended.capacity() + self.places.capacity();
         let aggregates: usize = self.aggregates.iter().map(|aggregate| aggregate.bytes()).sum();
-        let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
         let tracker = self.tracker.as_ref().map_or(0, KeyTracker::bytes);
-        self.keys.bytes() + self.counts.bytes() + aggregates + expiry + tracker + scratch * 4
+        self.keys.bytes()
+            + self.counts.bytes()
+            + aggregates
+            + self.expiry.bytes()
+            + tracker
+            + scratch * 4
     }
 }
 

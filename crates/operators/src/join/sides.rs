@@ -23,12 +23,11 @@ use std::sync::{Arc, Mutex};
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow_schema::SchemaRef;
-use arrow_select::take::take;
 use thalweg_core::{Bundle, Column, ColumnType, DataType, Error, Piece, Result, Route};
 use thalweg_core::{TableSchema, Transform};
 
 use crate::keys::{hash_rows, scatter};
-use crate::rows::columns::keys_of;
+use crate::rows::columns::{keys_of, take_all};
 
 /// The name of the column that says which side a row belongs to: TRUE for the right one.
 pub const SIDE_COLUMN: &str = "$side";
@@ -105,12 +104,7 @@ impl Sides {
 
     /// Rows of a side in a tagged batch, in the side's own columns.
     pub fn take(&self, side: Side, batch: &RecordBatch, rows: &[u32]) -> Result<Vec<ArrayRef>> {
-        let columns = self.columns(side, batch);
-        if rows.len() == batch.num_rows() {
-            return Ok(columns.to_vec());
-        }
-        let rows = arrow_array::UInt32Array::from(rows.to_vec());
-        columns.iter().map(|column| Ok(take(column, &rows, None)?)).collect()
+        take_all(self.columns(side, batch), rows)
     }
 
     /// The rows of a piece as stretches of one side each, in order: the rows of the bundle.

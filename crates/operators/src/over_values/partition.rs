@@ -54,7 +54,7 @@ pub(super) struct OverValuesPartition {
     sorted: Vec<SortedRows>,
     aggregates: Vec<Box<dyn RunningAggregate>>,
     run: OverRun,
-    expiry: Option<Expiry>,
+    expiry: Expiry,
     table: KeyedRowTable,
     tracker: Option<KeyTracker>,
     ids: Vec<u32>,
@@ -67,7 +67,7 @@ pub(super) struct OverValuesPartition {
 impl OverValuesPartition {
     pub fn new(shared: Arc<OverValuesContext>) -> Result<Self> {
         let spec = &shared.spec;
-        let ttl_ms = spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
+        let expiry = Expiry::new(spec.state_ttl_ms);
         Ok(OverValuesPartition {
             schema: shared.output.arrow(),
             encoder: KeyEncoder::new(&spec.order, &spec.input)?,
@@ -76,8 +76,8 @@ impl OverValuesPartition {
             sorted: Vec::new(),
             aggregates: spec.aggregates(!shared.replays)?,
             run: OverRun::default(),
-            expiry: ttl_ms.map(Expiry::new),
-            table: KeyedRowTable::rows(&spec.input, &spec.keys, ttl_ms.is_some()),
+            table: KeyedRowTable::rows(&spec.input, &spec.keys, expiry.expires()),
+            expiry,
             tracker: None,
             ids: Vec::new(),
             emptied: Vec::new(),
@@ -105,9 +105,7 @@ impl OverValuesPartition {
             match rows::kind_of(piece, row) {
                 kind @ (RowKind::Insert | RowKind::UpdateAfter) => {
                     self.add(id, sort_key.as_ref(), (row, kind));
-                    if let Some(expiry) = &mut self.expiry {
-                        expiry.write(id, now_ms);
-                    }
+                    self.expiry.write(id, now_ms);
                 }
                 RowKind::UpdateBefore | RowKind::Delete => {
                     self.remove(id, sort_key.as_ref(), row, columns);
@@ -126,9 +124,7 @@ impl OverValuesPartition {
         let limit = self.keys.id_limit();
         self.sorted.resize_with(limit, SortedRows::new);
         self.aggregates.iter_mut().for_each(|aggregate| aggregate.grow(limit));
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(limit);
-        }
+        self.expiry.grow(limit);
     }
 
     fn take_steps(&mut self, piece: &[ArrayRef], output: &mut Output) -> Result<()> {
@@ -287,8 +283,7 @@ impl OverValuesPartition {
     }
 
     fn is_over(&self, id: u32, now_ms: i64) -> bool {
-        let has_rows = !self.sorted[id as usize].is_empty();
-        has_rows && self.expiry.as_ref().is_some_and(|expiry| expiry.is_over(id, now_ms))
+        !self.sorted[id as usize].is_empty() && self.expiry.is_over(id, now_ms)
     }
 
     /// Forgets the rows of a key, without a change. No steps may wait.
@@ -368,10 +363,8 @@ impl Partition for OverValuesPartition {
         if piece.num_rows() > 0 {
             self.take(&piece, output)?;
         }
-        let Some(expiry) = &mut self.expiry else { return Ok(()) };
-        let sorted = &self.sorted;
-        let has_state = |id: u32| !sorted[id as usize].is_empty();
-        let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
+        let has_state = |id: u32| !self.sorted[id as usize].is_empty();
+        let over = self.expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
         if over.is_empty() {
             return Ok(());
         }
@@ -389,7 +382,7 @@ impl Partition for OverValuesPartition {
             + self.run.bytes()
             + self.sort_key_bytes
             + self.sorted.capacity() * size_of::<SortedRows>()
-            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.expiry.bytes()
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + numbers * size_of::<u32>()
     }

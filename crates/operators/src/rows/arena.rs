@@ -45,13 +45,13 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::interleave::interleave;
-use arrow_select::take::take;
 use thalweg_core::Result;
 use thalweg_core::bundle::batch_bytes;
 
+use super::columns::{keys_of, take_all};
 use crate::rows::columns::batch_of;
 
 /// No row, and no key.
@@ -367,7 +367,7 @@ impl Arena {
         }
         if places.iter().all(|place| place.segment == PIECE) {
             let rows: Vec<u32> = places.iter().map(|place| place.row).collect();
-            return columns.iter().map(|&n| take_rows(&piece[n], &rows)).collect();
+            return take_all(&keys_of(piece, columns), &rows);
         }
         let (sources, picks) = self.picks(places);
         let nothing = sources.contains(&NOTHING);
@@ -416,18 +416,6 @@ impl Arena {
         let picks = picks.collect();
         (sources, picks)
     }
-}
-
-/// Rows of columns.
-pub(crate) fn take_all(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
-    columns.iter().map(|column| take_rows(column, rows)).collect()
-}
-
-fn take_rows(column: &ArrayRef, rows: &[u32]) -> Result<ArrayRef> {
-    if rows.len() == column.len() && rows.iter().enumerate().all(|(n, &row)| n == row as usize) {
-        return Ok(ArrayRef::clone(column));
-    }
-    Ok(take(column, &UInt32Array::from(rows.to_vec()), None)?)
 }
 
 /// Copies the text of views that hold on to a third more: it is counted by what the views show.

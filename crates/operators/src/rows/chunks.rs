@@ -428,19 +428,6 @@ fn runs_of(rows: &[RowRef]) -> Option<Vec<(RowRef, usize)>> {
     Some(runs)
 }
 
-/// Some rows of a chunk.
-///
-/// # Errors
-/// None that is expected.
-pub(crate) fn take_rows(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
-    let is_whole = columns.first().is_some_and(|column| column.len() == rows.len());
-    if is_whole {
-        return Ok(columns.to_vec());
-    }
-    let indices = UInt32Array::from(rows.to_vec());
-    columns.iter().map(|column| Ok(take(column, &indices, None)?)).collect()
-}
-
 fn column_bytes(column: &ArrayRef) -> usize {
     use arrow_array::cast::AsArray;
     if let Some(width) = column.data_type().primitive_width() {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::SchemaRef;
+use arrow_select::take::take_arrays;
 use thalweg_core::{DataType, Error, Result, TableSchema};
 
 /// The types of those columns of a schema that are keys.
@@ -30,6 +31,15 @@ pub(crate) fn check_columns(
 /// Those of the columns that are keys.
 pub(crate) fn keys_of(columns: &[ArrayRef], keys: &[usize]) -> Vec<ArrayRef> {
     keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect()
+}
+
+/// Rows of columns.
+pub(crate) fn take_all(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
+    let is_as_long = columns.first().is_some_and(|column| column.len() == rows.len());
+    if is_as_long && rows.iter().zip(0..).all(|(&row, place)| row == place) {
+        return Ok(columns.to_vec());
+    }
+    Ok(take_arrays(columns, &UInt32Array::from(rows.to_vec()), None)?)
 }
 
 /// A batch of these columns, with this many rows even if there is no column.

@@ -41,7 +41,8 @@ use thalweg_core::snapshot::{CapturedTable, TableRows};
 use thalweg_core::{Captured, Extent, Restored, Result, RowKind, TableSchema};
 
 use super::chunk_capture::{CapturedChunk, CapturedChunks, Notes, together};
-use super::chunks::{Chunks, RowRef, take_rows};
+use super::chunks::{Chunks, RowRef};
+use super::columns::take_all;
 use crate::capture::rows::{SERIAL, by_serial};
 use crate::keys::hash_keys;
 use crate::rows::columns::keys_of;
@@ -226,7 +227,7 @@ impl WaitingTables {
             UInt64Array::from_iter_values(rows.iter().map(|&row| chunk.first + u64::from(row))),
             rows.iter().map(|&row| kinds.get(row as usize).copied().unwrap_or(RowKind::Insert)),
         );
-        let columns = take_rows(&chunk.columns, &rows)?;
+        let columns = take_all(&chunk.columns, &rows)?;
         if is_late {
             let dues = Int64Array::from_iter_values(rows.iter().map(|&row| dues[row as usize]));
             own.insert(0, Arc::new(dues));

@@ -7,7 +7,7 @@ use thalweg_core::{Error, Piece, Result, RowKind};
 
 use super::ordered::Prefix;
 use super::sort_keys::SortKeys;
-use crate::rows::arena::take_all;
+use crate::rows::columns::take_all;
 
 /// Some rows of a piece.
 pub(super) struct Incoming<'a> {

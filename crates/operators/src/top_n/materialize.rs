@@ -113,7 +113,7 @@ struct MaterializePartition {
     /// By row: the one that came before it to its key.
     older: Vec<u32>,
     changes: TopNChanges,
-    expiry: Option<Expiry>,
+    expiry: Expiry,
     table: KeyedRowTable,
     tracker: Option<KeyTracker>,
     ids: Vec<u32>,
@@ -124,15 +124,15 @@ struct MaterializePartition {
 impl MaterializePartition {
     fn new(spec: Arc<MaterializeSpec>) -> Result<Self> {
         let schema = spec.input.arrow();
-        let ttl_ms = spec.state_ttl_ms.filter(|&ttl_ms| ttl_ms > 0);
+        let expiry = Expiry::new(spec.state_ttl_ms);
         Ok(MaterializePartition {
             keys: KeyTable::new(&types_of(&spec.input, &spec.keys))?,
             store: Store::new(Arc::clone(&schema)),
             newest: Vec::new(),
             older: Vec::new(),
             changes: TopNChanges::new(schema, spec.input.len(), false),
-            expiry: ttl_ms.map(Expiry::new),
-            table: KeyedRowTable::rows(&spec.input, &spec.keys, ttl_ms.is_some()),
+            table: KeyedRowTable::rows(&spec.input, &spec.keys, expiry.expires()),
+            expiry,
             tracker: None,
             ids: Vec::new(),
             emptied: Vec::new(),
@@ -167,17 +167,13 @@ impl MaterializePartition {
     fn grow(&mut self) {
         let limit = self.keys.id_limit();
         self.newest.resize(limit, NONE);
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(limit);
-        }
+        self.expiry.grow(limit);
     }
 
     #[inline]
     fn add(&mut self, id: u32, piece_row: u32, now_ms: i64) {
         let (row, before) = self.link(id, piece_row);
-        if let Some(expiry) = &mut self.expiry {
-            expiry.write(id, now_ms);
-        }
+        self.expiry.write(id, now_ms);
         let kind = if before == NONE { RowKind::Insert } else { RowKind::UpdateAfter };
         self.changes.push(kind, self.store.place(row), 0, piece_row);
     }
@@ -229,8 +225,7 @@ impl MaterializePartition {
 
     /// A key whose state is too old is forgotten before a row reaches it.
     fn expire(&mut self, id: u32, now_ms: i64) {
-        let Some(expiry) = &self.expiry else { return };
-        if self.newest[id as usize] != NONE && expiry.is_over(id, now_ms) {
+        if self.newest[id as usize] != NONE && self.expiry.is_over(id, now_ms) {
             self.forget(id);
         }
     }
@@ -260,10 +255,8 @@ impl Partition for MaterializePartition {
         if piece.num_rows() > 0 {
             self.take(&piece, output)?;
         }
-        let Some(expiry) = &mut self.expiry else { return Ok(()) };
-        let newest = &self.newest;
-        let has_state = |id: u32| newest[id as usize] != NONE;
-        let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
+        let has_state = |id: u32| self.newest[id as usize] != NONE;
+        let over = self.expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
         if over.is_empty() {
             return Ok(());
         }
@@ -280,7 +273,7 @@ impl Partition for MaterializePartition {
         self.keys.bytes()
             + self.store.bytes()
             + self.changes.bytes()
-            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.expiry.bytes()
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + numbers * size_of::<u32>()
     }

@@ -69,7 +69,7 @@ pub(super) struct TopNPartition {
     limits: Vec<Prefix>,
     pub store: Store,
     pub unique: Option<Unique>,
-    pub expiry: Option<Expiry>,
+    pub expiry: Expiry,
     pub tables: Tables,
     pub tracker: Option<KeyTracker>,
     windows: Option<TopNWindows>,
@@ -101,7 +101,7 @@ impl TopNPartition {
             limits: Vec::new(),
             store: Store::new(Arc::new(Schema::new(fields))),
             unique: Unique::new(spec)?,
-            expiry: spec.ttl_ms().map(Expiry::new),
+            expiry: Expiry::new(spec.ttl_ms()),
             tables: Tables::new(spec),
             tracker: None,
             windows: spec.window_end.map(window).transpose()?,
@@ -150,9 +150,7 @@ impl TopNPartition {
         let limit = self.keys.id_limit();
         self.ordered.resize_with(limit, Ordered::default);
         self.limits.resize(limit, Prefix::MAX);
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(limit);
-        }
+        self.expiry.grow(limit);
     }
 
     /// Captures learn of the keys that these rows may change.
@@ -162,7 +160,7 @@ impl TopNPartition {
         }
         let may_change = |position: usize| {
             // With a life time a key may start from scratch, and has no limit then.
-            self.expiry.is_some()
+            self.expiry.expires()
                 || incoming.prefixes[position] <= self.limits[self.ids[position] as usize]
         };
         let reached = (0..incoming.len()).filter(|&position| may_change(position));
@@ -185,7 +183,7 @@ impl TopNPartition {
         let now_ms = output.wall_ms();
         for position in 0..incoming.len() {
             let (id, prefix) = (self.ids[position], incoming.prefixes[position]);
-            if self.expiry.is_some() {
+            if self.expiry.expires() {
                 self.expire(id, now_ms);
             }
             let limit = self.limits[id as usize];
@@ -244,8 +242,7 @@ impl TopNPartition {
 
     /// A key whose state is too old is forgotten before a row reaches it.
     fn expire(&mut self, id: u32, now_ms: i64) {
-        let Some(expiry) = &self.expiry else { return };
-        if self.ordered[id as usize].len() > 0 && expiry.is_over(id, now_ms) {
+        if self.ordered[id as usize].len() > 0 && self.expiry.is_over(id, now_ms) {
             self.forget(id);
         }
     }
@@ -278,12 +275,6 @@ impl TopNPartition {
         result
     }
 
-    fn written(&mut self, id: u32, now_ms: i64) {
-        if let Some(expiry) = &mut self.expiry {
-            expiry.write(id, now_ms);
-        }
-    }
-
     fn compare<'a>(&'a self, incoming: &'a Incoming<'_>) -> Compare<'a> {
         let is_exact = self.sort.is_exact();
         Compare { store: &self.store, columns: &incoming.columns, is_exact }
@@ -302,7 +293,7 @@ impl TopNPartition {
         if let Some(unique) = &mut self.unique {
             unique.set(position, entry);
         }
-        self.written(id, now_ms);
+        self.expiry.write(id, now_ms);
         self.inserted(id, spot, ArenaPlace::of_piece(piece_row), incoming, position);
         if !self.shared.spec.keeps_all() {
             self.evict(id, incoming);
@@ -479,7 +470,7 @@ impl TopNPartition {
         if let Some(unique) = &mut self.unique {
             unique.set(position, entry);
         }
-        self.written(id, now_ms);
+        self.expiry.write(id, now_ms);
         if self.windows.is_none() {
             self.row_numbers(id, incoming.cause(position)).replaced(from.at, place, to);
         }
@@ -625,17 +616,14 @@ impl Partition for TopNPartition {
         if piece.num_rows() > 0 {
             self.take(&piece, output)?;
         }
-        if let Some(expiry) = &mut self.expiry {
-            let ordered = &self.ordered;
-            let has_state = |id: u32| ordered[id as usize].len() > 0;
-            let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
-            if !over.is_empty() {
-                self.touch(BY_KEY, &over)?;
-                over.into_iter().for_each(|id| self.forget(id));
-                self.finish(&[])?;
-            }
+        let has_state = |id: u32| self.ordered[id as usize].len() > 0;
+        let over = self.expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
+        if over.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.touch(BY_KEY, &over)?;
+        over.into_iter().for_each(|id| self.forget(id));
+        self.finish(&[])
     }
 
     fn watermark(&mut self, call: &WatermarkCall<'_>, output: &mut Output) -> Result<Progress> {
@@ -666,7 +654,7 @@ impl Partition for TopNPartition {
             + self.limits.capacity() * size_of::<Prefix>()
             + self.store.bytes()
             + self.unique.as_ref().map_or(0, Unique::bytes)
-            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.expiry.bytes()
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + self.windows.as_ref().map_or(0, TopNWindows::bytes)
             + self.changes.bytes()

@@ -16,8 +16,7 @@ use arrow_schema::{DataType, TimeUnit};
 use thalweg_core::{Result, TableSchema};
 
 use super::ordered::Prefix;
-use crate::rows::arena::take_all;
-use crate::rows::columns::keys_of;
+use crate::rows::columns::{keys_of, take_all};
 use crate::sort::{KeyEncoder, SortKey};
 
 enum SortPlan {

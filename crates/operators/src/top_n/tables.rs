@@ -40,8 +40,8 @@ pub(crate) struct RestoredRows<'a> {
 
 impl RestoredRows<'_> {
     /// The state of a key was last written when this row says.
-    pub fn write(&self, expiry: &mut Option<Expiry>, id: u32, row: usize) {
-        if let (Some(expiry), Some(written_ms)) = (expiry, self.written_ms) {
+    pub fn write(&self, expiry: &mut Expiry, id: u32, row: usize) {
+        if let Some(written_ms) = self.written_ms {
             expiry.write(id, written_ms[row]);
         }
     }
@@ -68,7 +68,7 @@ impl KeyedRowTable {
     pub fn capture_rows(
         &self,
         keys: &KeyTable,
-        expiry: &Option<Expiry>,
+        expiry: &Expiry,
         arena: &Arena,
         (ids, places): (&[u32], &[ArenaPlace]),
     ) -> Result<RecordBatch> {
@@ -83,7 +83,7 @@ impl KeyedRowTable {
     pub fn capture_keys(
         &self,
         keys: &KeyTable,
-        expiry: &Option<Expiry>,
+        expiry: &Expiry,
         ids: &[u32],
     ) -> Result<RecordBatch> {
         self.batch(keys, expiry, ids, keys.take_keys(ids)?)
@@ -92,16 +92,16 @@ impl KeyedRowTable {
     fn batch(
         &self,
         keys: &KeyTable,
-        expiry: &Option<Expiry>,
+        expiry: &Expiry,
         ids: &[u32],
         columns: Vec<ArrayRef>,
     ) -> Result<RecordBatch> {
-        let written_ms = expiry.iter().filter(|_| self.expires).map(|expiry| -> ArrayRef {
+        let written_ms = self.expires.then(|| -> ArrayRef {
             let times = ids.iter().map(|&id| expiry.written_ms(id));
             Arc::new(Int64Array::from_iter_values(times))
         });
         let owners = owners(ids.iter().map(|&id| keys.hash_of(id)));
-        self.table.batch(owners, written_ms.collect(), columns)
+        self.table.batch(owners, written_ms.into_iter().collect(), columns)
     }
 
     /// What a batch of the table says.

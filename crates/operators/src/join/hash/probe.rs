@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_buffer::BooleanBuffer;
-use arrow_select::take::take;
 use thalweg_core::{Error, Result};
 
 use super::table::Table;
@@ -17,7 +16,7 @@ use crate::join::JoinKind;
 use crate::join::bounded::PAIRS_MAX;
 use crate::join::sides::Side;
 use crate::keys::ABSENT;
-use crate::rows::columns::keys_of;
+use crate::rows::columns::{keys_of, take_all};
 
 /// This many pairs are tested for each that may leave at once: time counts, too.
 const TESTED_BY_PAIR: usize = 16;
@@ -272,9 +271,4 @@ fn padded(pairs: ProbePairs, rows: usize) -> ProbePairs {
         all.partners.extend(&pairs.partners[from..next]);
     }
     all
-}
-
-fn take_all(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>> {
-    let rows = UInt32Array::from(rows.to_vec());
-    columns.iter().map(|column| Ok(take(column, &rows, None)?)).collect()
 }

@@ -50,8 +50,8 @@ use crate::capture::rows::{RowName, SERIAL, SERIAL_IDENTITY, by_serial, removed}
 use crate::join::sides::Side;
 use crate::keys::hash_keys;
 use crate::rows::chunk_capture::{CapturedChunk, CapturedChunks, Notes, together};
-use crate::rows::chunks::{RowRef, take_rows};
-use crate::rows::columns::keys_of;
+use crate::rows::chunks::RowRef;
+use crate::rows::columns::{keys_of, take_all};
 use crate::rows::input;
 use crate::tables::{
     KEPT_ROWS_MAX, add_table, flags, for_all, kept_batch, kept_columns, kept_schema, numbers,
@@ -147,7 +147,7 @@ impl IntervalContext {
             let matched = rows.iter().map(|&row| Some(is_set(&chunk.matched, row)));
             own.push(Arc::new(matched.collect::<BooleanArray>()));
         }
-        let columns = take_rows(&chunk.columns, &rows)?;
+        let columns = take_all(&chunk.columns, &rows)?;
         let keys = keys_of(&columns, self.keys(shape.side));
         kept_batch(schema, owners(hash_keys(&keys, rows.len())?.into_iter()), own, columns)
     }
@@ -170,7 +170,7 @@ impl IntervalContext {
         let is_captured = self.captured_of(shape, chunk);
         let rows: Vec<u32> =
             chunk.notes.timed().into_iter().filter(|&row| is_captured(row)).collect();
-        let columns = take_rows(&chunk.columns, &rows)?;
+        let columns = take_all(&chunk.columns, &rows)?;
         let keys = keys_of(&columns, self.keys(shape.side));
         let owners = owners(hash_keys(&keys, rows.len())?.into_iter());
         let serials = rows.iter().map(|&row| chunk.first + u64::from(row));

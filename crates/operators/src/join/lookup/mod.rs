@@ -26,9 +26,8 @@ mod requests;
 
 use std::sync::{Arc, Mutex};
 
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
-use arrow_select::take::take;
 use thalweg_core::lookup::{AsyncLookup, LookupOptions};
 use thalweg_core::operator::Done;
 use thalweg_core::shim::SharedClock;
@@ -39,7 +38,7 @@ use super::hash::{HashJoin, HashJoinSpec};
 use super::sides::Side;
 use crate::chain::{Chain, Step};
 use crate::keys::KeyTable;
-use crate::rows::columns::{keys_of, schema_of};
+use crate::rows::columns::{keys_of, schema_of, take_all};
 use crate::rows::input::joinable;
 use cache::Cache;
 use requests::Asking;
@@ -112,7 +111,7 @@ impl LookupShared {
             None => (0..batch.num_rows() as u32).collect(),
             Some(valid) => valid.valid_indices().map(|row| row as u32).collect(),
         };
-        let keys = take_rows(&keys, rows)?;
+        let keys = take_all(&keys, &rows)?;
         let count = keys.first().map_or(0, |key| key.len());
         let mut table = KeyTable::new(&self.spec.key_types()?)?;
         let mut ids = Vec::with_capacity(count);
@@ -126,13 +125,13 @@ impl LookupShared {
                 next += 1;
             }
         }
-        let distinct = take_rows(&keys, first)?;
+        let distinct = take_all(&keys, &first)?;
         match &self.cache {
             None => Ok((Vec::new(), distinct)),
             Some(cache) => {
                 let mut cache = cache.lock().expect("no panic under this lock");
                 let (known, missing) = cache.find(&distinct, self.clock.now_ns())?;
-                Ok((known, take_rows(&distinct, missing)?))
+                Ok((known, take_all(&distinct, &missing)?))
             }
         }
     }
@@ -173,11 +172,6 @@ impl LookupShared {
         let step = Step::Probe { table: Arc::new(join.probe()), what: String::new() };
         Chain::new(self.name.clone(), vec![step], Arc::clone(&self.clock)).apply(bundle)
     }
-}
-
-fn take_rows(columns: &[ArrayRef], rows: Vec<u32>) -> Result<Vec<ArrayRef>> {
-    let rows = UInt32Array::from(rows);
-    columns.iter().map(|column| Ok(take(column, &rows, None)?)).collect()
 }
 
 impl Transform for LookupJoin {

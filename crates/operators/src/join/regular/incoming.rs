@@ -14,8 +14,7 @@ use super::plan::RegularJoinPlan;
 use crate::join::sides::{Side, side_at, tags};
 use crate::keys::{KeyTable, hash_keys};
 use crate::rows::arena::NIL;
-use crate::rows::arena::take_all;
-use crate::rows::columns::keys_of;
+use crate::rows::columns::{keys_of, take_all};
 
 /// A row that arrives.
 #[derive(Clone, Copy)]

@@ -31,7 +31,8 @@ use super::tables::{CapturedRow, SideTable};
 use crate::capture::rows::RowTracker;
 use crate::gradual::Pages;
 use crate::keys::{KeyTable, hash_keys};
-use crate::rows::arena::{Arena, ArenaPlace, NIL, take_all};
+use crate::rows::arena::{Arena, ArenaPlace, NIL};
+use crate::rows::columns::take_all;
 use crate::tables::virtual_partition;
 
 /// The rows of one key on one side. Where rows are only counted, only the length counts.

@@ -34,7 +34,7 @@ use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::{CanonicalOrder, KeyTable};
 use crate::rows::arena::ArenaPlace;
-use crate::rows::input::treat_late;
+use crate::rows::input::{inserts_only, times, treat_late};
 use crate::top_n::tables::KeyedRowTable;
 
 /// The tables of state: the rows that wait, and the keys whose row has left.
@@ -60,7 +60,7 @@ pub(super) struct EarliestRows {
     /// Keys in the order in which they leave, and how many have.
     leaving: (Vec<u32>, usize),
     canonical: Option<CanonicalOrder>,
-    expiry: Option<Expiry>,
+    expiry: Expiry,
     /// By table.
     tables: [KeyedRowTable; 2],
     tracker: [Option<KeyTracker>; 2],
@@ -85,7 +85,7 @@ impl EarliestRows {
             waiting: BinaryHeap::new(),
             leaving: (Vec::new(), 0),
             canonical: CanonicalOrder::wanted(opening.order, &spec.key_types())?,
-            expiry: spec.ttl_ms().map(Expiry::new),
+            expiry: Expiry::new(spec.ttl_ms()),
             tables: [
                 KeyedRowTable::rows(&spec.input, &spec.keys, false),
                 KeyedRowTable::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
@@ -97,9 +97,9 @@ impl EarliestRows {
     }
 
     fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
-        rows::inserts_only(piece)?;
+        inserts_only(piece, "deduplication")?;
         let batch = &piece.bundle.batch;
-        let times = rows::times(batch, self.time_column)?;
+        let times = times(batch.columns(), self.time_column, &self.spec.input)?;
         let before = &piece.bundle.stamps.watermark_before;
         let is_late = |row: u32| times[row as usize] <= before.at(row as usize).0;
         let all: Vec<u32> = match piece.rows {
@@ -133,8 +133,7 @@ impl EarliestRows {
         if !self.has_captures() {
             return Ok(());
         }
-        let is_over = |id: u32| self.expiry.as_ref().is_some_and(|e| e.is_over(id, now_ms));
-        let waits = |&id: &u32| !self.sent[id as usize] || is_over(id);
+        let waits = |&id: &u32| !self.sent[id as usize] || self.expiry.is_over(id, now_ms);
         let waiting: Vec<u32> = ids.iter().copied().filter(waits).collect();
         let over: Vec<u32> = waiting.iter().copied().filter(|&id| self.sent[id as usize]).collect();
         self.touch(WAITING, &waiting)?;
@@ -152,17 +151,14 @@ impl EarliestRows {
         self.kept.grow(limit);
         self.times.resize(limit, i64::MAX);
         self.sent.resize(limit, false);
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(limit);
-        }
+        self.expiry.grow(limit);
     }
 
     #[inline]
     fn take_row(&mut self, id: u32, row: u32, time: i64, now_ms: i64) {
         let at = id as usize;
         if self.sent[at] {
-            let is_over = |expiry: &Expiry| expiry.is_over(id, now_ms);
-            if !self.expiry.as_ref().is_some_and(is_over) {
+            if !self.expiry.is_over(id, now_ms) {
                 return;
             }
             self.sent[at] = false;
@@ -203,14 +199,13 @@ impl EarliestRows {
         let some = ids[*next..ids.len().min(*next + BATCH_ROWS_MAX)].to_vec();
         self.touch(WAITING, &some)?;
         self.touch(LEFT, &some)?;
+        let now_ms = output.wall_ms();
         let mut ends = Vec::with_capacity(some.len());
         let mut places = Vec::with_capacity(some.len());
         for &id in &some {
             ends.push(self.times[id as usize].saturating_add(1));
             places.extend(self.kept.remove(id));
-            if let Some(expiry) = &mut self.expiry {
-                expiry.write(id, output.wall_ms());
-            }
+            self.expiry.write(id, now_ms);
         }
         self.leaving.1 += some.len();
         self.go(WAITING, &some)?;
@@ -221,11 +216,12 @@ impl EarliestRows {
     }
 
     fn sweep(&mut self, rows: usize, now_ms: i64) -> Result<()> {
-        let Some(expiry) = &mut self.expiry else { return Ok(()) };
-        let (sent, kept) = (&self.sent, &self.kept);
         // A row that still leaves is in the way of its key's end.
-        let has_left = |id: u32| sent[id as usize] && !kept.has(id);
-        let over = expiry.sweep(rows, now_ms, has_left);
+        let has_left = |id: u32| self.sent[id as usize] && !self.kept.has(id);
+        let over = self.expiry.sweep(rows, now_ms, has_left);
+        if over.is_empty() {
+            return Ok(());
+        }
         self.touch(LEFT, &over)?;
         self.go(LEFT, &over)?;
         for id in over {
@@ -265,7 +261,7 @@ impl Partition for EarliestRows {
             + self.times.capacity() * 8
             + self.sent.capacity()
             + self.waiting.capacity() * size_of::<Reverse<(i64, u32)>>()
-            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.expiry.bytes()
             + self.tracker.iter().flatten().map(KeyTracker::bytes).sum::<usize>()
             + (self.ids.capacity() + self.leaving.0.capacity()) * 4
     }
@@ -286,7 +282,7 @@ impl Partition for EarliestRows {
         let mut ids = Vec::new();
         for batch in restored.table(TABLES[WAITING]) {
             let state = self.tables[WAITING].read(batch)?;
-            let times = rows::times(&state.rows, self.time_column)?;
+            let times = times(state.rows.columns(), self.time_column, &spec.input)?;
             rows::intern(&mut self.keys, &spec.keys, &state.rows, None, &mut ids)?;
             self.grow();
             for (row, &id) in ids.iter().enumerate() {
@@ -326,7 +322,12 @@ impl KeyedState for EarliestRows {
             return self.tables[LEFT].capture_keys(&self.keys, &self.expiry, ids);
         }
         let places: Vec<ArenaPlace> = ids.iter().map(|&id| self.kept.place(id)).collect();
-        self.tables[WAITING].capture_rows(&self.keys, &None, &self.kept.arena, (ids, &places))
+        self.tables[WAITING].capture_rows(
+            &self.keys,
+            &self.expiry,
+            &self.kept.arena,
+            (ids, &places),
+        )
     }
     fn tracker(&mut self, table: usize) -> &mut Option<KeyTracker> {
         &mut self.tracker[table]

@@ -19,6 +19,7 @@ use super::spec::DeduplicateSpec;
 use crate::capture::keys::{KeyTracker, KeyedState};
 use crate::expiry::Expiry;
 use crate::keys::KeyTable;
+use crate::rows::input::inserts_only;
 use crate::top_n::tables::KeyedRowTable;
 
 /// The tables of state: the keys whose row has left.
@@ -30,7 +31,7 @@ pub(super) struct FirstArrivals {
     keys: KeyTable,
     /// By key: true if its row has left.
     seen: Vec<bool>,
-    expiry: Option<Expiry>,
+    expiry: Expiry,
     table: KeyedRowTable,
     tracker: Option<KeyTracker>,
     ids: Vec<u32>,
@@ -41,7 +42,7 @@ impl FirstArrivals {
         Ok(FirstArrivals {
             keys: KeyTable::new(&spec.key_types())?,
             seen: Vec::new(),
-            expiry: spec.ttl_ms().map(Expiry::new),
+            expiry: Expiry::new(spec.ttl_ms()),
             table: KeyedRowTable::keys(&spec.key_schema(), spec.ttl_ms().is_some()),
             tracker: None,
             ids: Vec::new(),
@@ -51,9 +52,7 @@ impl FirstArrivals {
 
     fn grow(&mut self) {
         self.seen.resize(self.keys.id_limit(), false);
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(self.seen.len());
-        }
+        self.expiry.grow(self.seen.len());
     }
 
     /// Captures learn of the keys that this piece writes.
@@ -61,8 +60,7 @@ impl FirstArrivals {
         if !self.has_captures() {
             return Ok(());
         }
-        let is_over = |id: u32| self.expiry.as_ref().is_some_and(|e| e.is_over(id, now_ms));
-        let is_written = |&id: &u32| !self.seen[id as usize] || is_over(id);
+        let is_written = |&id: &u32| !self.seen[id as usize] || self.expiry.is_over(id, now_ms);
         let written: Vec<u32> = self.ids.iter().copied().filter(is_written).collect();
         self.touch(KEYS, &written)
     }
@@ -83,7 +81,7 @@ impl FirstArrivals {
     }
 
     fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
-        rows::inserts_only(piece)?;
+        inserts_only(piece, "deduplication")?;
         let batch = &piece.bundle.batch;
         let chosen = rows::chosen(piece);
         rows::intern(&mut self.keys, &self.spec.keys, batch, chosen, &mut self.ids)?;
@@ -93,14 +91,10 @@ impl FirstArrivals {
         let mut first = Vec::new();
         for (position, &id) in self.ids.iter().enumerate() {
             let seen = std::mem::replace(&mut self.seen[id as usize], true);
-            if let Some(expiry) = &mut self.expiry {
-                if seen && !expiry.is_over(id, now_ms) {
-                    continue;
-                }
-                expiry.write(id, now_ms);
-            } else if seen {
+            if seen && !self.expiry.is_over(id, now_ms) {
                 continue;
             }
+            self.expiry.write(id, now_ms);
             first.push(rows::row_at(chosen, position));
         }
         if first.len() == batch.num_rows() {
@@ -119,19 +113,18 @@ impl Partition for FirstArrivals {
         if piece.num_rows() > 0 {
             self.take(&piece, output)?;
         }
-        if let Some(expiry) = &mut self.expiry {
-            let seen = &self.seen;
-            let has_state = |id: u32| seen[id as usize];
-            let over = expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
-            self.forget(&over)?;
-        }
-        Ok(())
+        let has_state = |id: u32| self.seen[id as usize];
+        let over = self.expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
+        if over.is_empty() { Ok(()) } else { self.forget(&over) }
     }
 
     fn state_bytes(&self) -> usize {
-        let expiry = self.expiry.as_ref().map_or(0, Expiry::bytes);
         let tracker = self.tracker.as_ref().map_or(0, KeyTracker::bytes);
-        self.keys.bytes() + self.seen.capacity() + expiry + tracker + self.ids.capacity() * 4
+        self.keys.bytes()
+            + self.seen.capacity()
+            + self.expiry.bytes()
+            + tracker
+            + self.ids.capacity() * 4
     }
 
     fn state_keys(&self) -> Option<usize> {

@@ -26,6 +26,7 @@ use crate::expiry::Expiry;
 use crate::join::regular::equal::same_row;
 use crate::keys::KeyTable;
 use crate::rows::arena::ArenaPlace;
+use crate::rows::input::{inserts_only, times};
 use crate::top_n::changes::TopNChanges;
 use crate::top_n::tables::KeyedRowTable;
 
@@ -40,7 +41,7 @@ pub(super) struct LastRows {
     /// The row time of each key's row, if it matters.
     times: Vec<i64>,
     changes: TopNChanges,
-    expiry: Option<Expiry>,
+    expiry: Expiry,
     table: KeyedRowTable,
     tracker: Option<KeyTracker>,
     ids: Vec<u32>,
@@ -56,7 +57,7 @@ impl LastRows {
             kept: KeptRows::new(Arc::clone(&schema)),
             times: Vec::new(),
             changes: TopNChanges::new(schema, spec.input.len(), false),
-            expiry: spec.ttl_ms().map(Expiry::new),
+            expiry: Expiry::new(spec.ttl_ms()),
             table: KeyedRowTable::rows(&spec.input, &spec.keys, spec.ttl_ms().is_some()),
             tracker: None,
             ids: Vec::new(),
@@ -68,7 +69,7 @@ impl LastRows {
     fn take(&mut self, piece: &Piece<'_>, output: &mut Output) -> Result<()> {
         let has_upserts = self.spec.by == DeduplicateBy::Upserts;
         if !has_upserts {
-            rows::inserts_only(piece)?;
+            inserts_only(piece, "deduplication")?;
         }
         let batch = &piece.bundle.batch;
         let times = self.row_times(batch)?;
@@ -98,7 +99,9 @@ impl LastRows {
     /// The row times, if they matter.
     fn row_times(&self, batch: &RecordBatch) -> Result<Option<ScalarBuffer<i64>>> {
         match self.spec.by {
-            DeduplicateBy::EventTime(column) => rows::times(batch, column).map(Some),
+            DeduplicateBy::EventTime(column) => {
+                times(batch.columns(), column, &self.spec.input).map(Some)
+            }
             DeduplicateBy::Arrival | DeduplicateBy::Upserts => Ok(None),
         }
     }
@@ -117,14 +120,13 @@ impl LastRows {
                 let is_same =
                     |(kept, at): (&[ArrayRef], usize)| same_row(kept, at, columns, row as usize);
                 // With a life time, what follows is kept fresh by rows that change nothing.
-                let may_stay = self.expiry.is_none();
+                let may_stay = !self.expiry.expires();
                 if !(may_stay && self.kept.find(id, columns).is_some_and(is_same)) {
                     self.take_row(id, row, None, now_ms);
                 }
             }
             RowKind::Delete => {
-                let is_live = |expiry: &Expiry| !expiry.is_over(id, now_ms);
-                let is_live = self.expiry.as_ref().is_none_or(is_live);
+                let is_live = !self.expiry.is_over(id, now_ms);
                 if let Some(old) = self.kept.remove(id).filter(|_| is_live) {
                     self.changes.push(RowKind::Delete, old, 0, row);
                 }
@@ -148,17 +150,12 @@ impl LastRows {
         if has_times {
             self.times.resize(limit, i64::MIN);
         }
-        if let Some(expiry) = &mut self.expiry {
-            expiry.grow(limit);
-        }
+        self.expiry.grow(limit);
     }
 
     #[inline]
     fn take_row(&mut self, id: u32, row: u32, times: Option<&ScalarBuffer<i64>>, now_ms: i64) {
-        if let Some(expiry) = &self.expiry
-            && self.kept.has(id)
-            && expiry.is_over(id, now_ms)
-        {
+        if self.kept.has(id) && self.expiry.is_over(id, now_ms) {
             self.kept.remove(id);
         }
         if let Some(times) = times {
@@ -168,9 +165,7 @@ impl LastRows {
             }
             self.times[id as usize] = time;
         }
-        if let Some(expiry) = &mut self.expiry {
-            expiry.write(id, now_ms);
-        }
+        self.expiry.write(id, now_ms);
         let kind = match self.kept.set(id, row) {
             Some(old) => {
                 self.changes.push(RowKind::UpdateBefore, old, 0, row);
@@ -188,9 +183,8 @@ impl Partition for LastRows {
         if piece.num_rows() > 0 {
             self.take(&piece, output)?;
         }
-        let Some(expiry) = &mut self.expiry else { return Ok(()) };
-        let kept = &self.kept;
-        let mut over = expiry.sweep(piece.num_rows(), output.wall_ms(), |id| kept.has(id));
+        let has_state = |id| self.kept.has(id);
+        let mut over = self.expiry.sweep(piece.num_rows(), output.wall_ms(), has_state);
         if over.is_empty() {
             return Ok(());
         }
@@ -207,7 +201,7 @@ impl Partition for LastRows {
             + self.kept.bytes()
             + self.times.capacity() * 8
             + self.changes.bytes()
-            + self.expiry.as_ref().map_or(0, Expiry::bytes)
+            + self.expiry.bytes()
             + self.tracker.as_ref().map_or(0, KeyTracker::bytes)
             + (self.ids.capacity() + self.emptied.capacity()) * 4
     }
