@@ -12,6 +12,7 @@ use thalweg_core::shim::{SplitMix64, SystemClock};
 use thalweg_core::{Bundle, Column, DataType, Result, Stamps, TableSchema, Transform};
 use thalweg_operators::chain::{Chain, Step};
 use thalweg_operators::join::JoinKind;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::hash::{HashJoin, HashJoinSpec};
 use thalweg_operators::join::sides::{Side, Sides};
 
@@ -35,12 +36,8 @@ fn main() -> Result<()> {
         let (left_keys, right_keys) = (vec![0], vec![0]);
         let build = Side::Right;
         let join = HashJoin::new(HashJoinSpec {
-            sides,
-            kind,
+            join: EquiJoin { sides, kind, left_keys, right_keys, residual: None },
             build,
-            left_keys,
-            right_keys,
-            residual: None,
             is_null_aware: false,
         })?;
         let mut table = join.build().again()?;

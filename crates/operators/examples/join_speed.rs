@@ -14,6 +14,7 @@ use thalweg_core::{
     TableSchema,
 };
 use thalweg_operators::join::JoinKind;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::regular::{JoinSpec, RegularJoin};
 use thalweg_operators::join::set_operation::{SetOperation, SetOperationKind};
 use thalweg_operators::join::sides::Sides;
@@ -64,12 +65,14 @@ fn sides() -> Sides {
 
 fn join(kind: JoinKind) -> Result<RegularJoin, Error> {
     RegularJoin::new(JoinSpec {
-        sides: sides(),
-        kind,
-        left_keys: vec![0],
-        right_keys: vec![0],
+        join: EquiJoin {
+            sides: sides(),
+            kind,
+            left_keys: vec![0],
+            right_keys: vec![0],
+            residual: None,
+        },
         null_equals_null: vec![false],
-        residual: None,
         left_unique: false,
         right_unique: false,
         state_ttl_ms: (None, None),

@@ -16,6 +16,7 @@ use thalweg_core::{
     Stamps, TableSchema, Transform, Watermark, WatermarkBefore,
 };
 use thalweg_operators::join::JoinKind;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
 use thalweg_operators::join::sides::{Side, Sides, TagSide};
 use thalweg_operators::join::temporal::{TemporalJoin, TemporalJoinSpec};
@@ -100,15 +101,11 @@ fn interval(what: &str, keys: &Key, reach_ms: i64, kind: JoinKind) -> Result<(),
     let sides = sides();
     let bundles = bundles(&sides, keys);
     let join = IntervalJoin::new(IntervalJoinSpec {
-        sides,
-        kind,
-        left_keys: vec![0],
-        right_keys: vec![0],
+        join: EquiJoin { sides, kind, left_keys: vec![0], right_keys: vec![0], residual: None },
         left_time: 1,
         right_time: 1,
         lower_ms: -reach_ms,
         upper_ms: reach_ms,
-        residual: None,
         late: LatePolicy::Drop,
     })?;
     measure(what, &join, &bundles)
@@ -118,13 +115,9 @@ fn windows(what: &str, keys: &Key, kind: JoinKind) -> Result<(), Error> {
     let sides = sides();
     let bundles = bundles(&sides, keys);
     let join = WindowJoin::new(WindowJoinSpec {
-        sides,
-        kind,
-        left_keys: vec![0],
-        right_keys: vec![0],
+        join: EquiJoin { sides, kind, left_keys: vec![0], right_keys: vec![0], residual: None },
         left_window: (3, 4),
         right_window: (3, 4),
-        residual: None,
     })?;
     measure(what, &join, &bundles)
 }
@@ -133,13 +126,15 @@ fn temporal(what: &str, keys: &Key) -> Result<(), Error> {
     let sides = sides();
     let bundles = bundles(&sides, keys);
     let join = TemporalJoin::new(TemporalJoinSpec {
-        sides,
-        kind: JoinKind::Left,
-        left_keys: vec![0],
-        right_keys: vec![0],
+        join: EquiJoin {
+            sides,
+            kind: JoinKind::Left,
+            left_keys: vec![0],
+            right_keys: vec![0],
+            residual: None,
+        },
         left_time: 1,
         right_time: 1,
-        residual: None,
     })?;
     measure(what, &join, &bundles)
 }

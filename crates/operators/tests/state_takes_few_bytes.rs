@@ -9,6 +9,7 @@ use thalweg_core::{
     Bundle, Column, DataType, Operator, Output, PartitionContext, Piece, Stamps, TableSchema,
 };
 use thalweg_operators::join::JoinKind;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
 use thalweg_operators::join::regular::{JoinSpec, RegularJoin};
 use thalweg_operators::join::set_operation::{SetOperation, SetOperationKind};
@@ -88,51 +89,59 @@ fn joins() {
     let (sides, batch) = both_sides();
     for kind in [JoinKind::Inner, JoinKind::Full] {
         let regular = RegularJoin::new(JoinSpec {
-            sides: sides.clone(),
-            kind,
-            left_keys: vec![0],
-            right_keys: vec![0],
+            join: EquiJoin {
+                sides: sides.clone(),
+                kind,
+                left_keys: vec![0],
+                right_keys: vec![0],
+                residual: None,
+            },
             null_equals_null: vec![false],
-            residual: None,
             left_unique: false,
             right_unique: false,
             state_ttl_ms: (None, None),
         });
         check(&regular.expect("it fits"), &batch, &format!("regular, {kind:?}"));
         let interval = IntervalJoin::new(IntervalJoinSpec {
-            sides: sides.clone(),
-            kind,
-            left_keys: vec![0],
-            right_keys: vec![0],
+            join: EquiJoin {
+                sides: sides.clone(),
+                kind,
+                left_keys: vec![0],
+                right_keys: vec![0],
+                residual: None,
+            },
             left_time: 1,
             right_time: 1,
             lower_ms: -1000,
             upper_ms: 1000,
-            residual: None,
             late: LatePolicy::Drop,
         });
         check(&interval.expect("it fits"), &batch, &format!("interval, {kind:?}"));
         let window = WindowJoin::new(WindowJoinSpec {
-            sides: sides.clone(),
-            kind,
-            left_keys: vec![0],
-            right_keys: vec![0],
+            join: EquiJoin {
+                sides: sides.clone(),
+                kind,
+                left_keys: vec![0],
+                right_keys: vec![0],
+                residual: None,
+            },
             left_window: (2, 3),
             right_window: (2, 3),
-            residual: None,
         });
         // Rows of 40 bytes here, and 9 in front of each: whose it is, and its number. When it
         // expires is a column of it.
         check(&window.expect("it fits"), &batch, &format!("window, {kind:?}"));
     }
     let temporal = TemporalJoin::new(TemporalJoinSpec {
-        sides: sides.clone(),
-        kind: JoinKind::Left,
-        left_keys: vec![0],
-        right_keys: vec![0],
+        join: EquiJoin {
+            sides: sides.clone(),
+            kind: JoinKind::Left,
+            left_keys: vec![0],
+            right_keys: vec![0],
+            residual: None,
+        },
         left_time: 1,
         right_time: 1,
-        residual: None,
     });
     // The same here: a row is due right behind its time.
     check(&temporal.expect("it fits"), &batch, "temporal");

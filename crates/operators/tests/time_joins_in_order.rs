@@ -13,6 +13,7 @@ use arrow_array::{
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::{Column, DataType, Operator, TableSchema};
 use thalweg_operators::join::JoinKind;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
 use thalweg_operators::join::sides::Sides;
 use thalweg_operators::join::temporal::{TemporalJoin, TemporalJoinSpec};
@@ -103,15 +104,17 @@ fn interval_joins() {
         let kind = JoinKind::ALL[seed as usize % 6];
         let (lower_ms, upper_ms) = [(-9, 6), (4, 12)][seed as usize / 6];
         let operator = IntervalJoin::new(IntervalJoinSpec {
-            sides: sides(),
-            kind,
-            left_keys: vec![0],
-            right_keys: vec![0],
+            join: EquiJoin {
+                sides: sides(),
+                kind,
+                left_keys: vec![0],
+                right_keys: vec![0],
+                residual: None,
+            },
             left_time: 1,
             right_time: 1,
             lower_ms,
             upper_ms,
-            residual: None,
             late: LatePolicy::Emit,
         });
         let rows = check(&operator.expect("it fits"), &inputs, &format!("{seed} {kind:?}"));
@@ -125,13 +128,15 @@ fn window_joins() {
         let inputs = inputs(500, &mut SplitMix64::new(seed));
         let kind = JoinKind::ALL[seed as usize % 6];
         let operator = WindowJoin::new(WindowJoinSpec {
-            sides: sides(),
-            kind,
-            left_keys: vec![0],
-            right_keys: vec![0],
+            join: EquiJoin {
+                sides: sides(),
+                kind,
+                left_keys: vec![0],
+                right_keys: vec![0],
+                residual: None,
+            },
             left_window: (2, 3),
             right_window: (2, 3),
-            residual: None,
         });
         let rows = check(&operator.expect("it fits"), &inputs, &format!("{seed} {kind:?}"));
         assert!(rows > 20, "{seed} {kind:?}: {rows} rows");
@@ -144,13 +149,15 @@ fn temporal_joins() {
         let inputs = inputs(500, &mut SplitMix64::new(seed));
         let kind = [JoinKind::Inner, JoinKind::Left][seed as usize % 2];
         let operator = TemporalJoin::new(TemporalJoinSpec {
-            sides: sides(),
-            kind,
-            left_keys: vec![0],
-            right_keys: vec![0],
+            join: EquiJoin {
+                sides: sides(),
+                kind,
+                left_keys: vec![0],
+                right_keys: vec![0],
+                residual: None,
+            },
             left_time: 1,
             right_time: 1,
-            residual: None,
         });
         let operator = operator.expect("it fits").append_only_versions();
         let rows = check(&operator, &inputs, &format!("{seed} {kind:?}"));

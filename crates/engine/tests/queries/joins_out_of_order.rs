@@ -20,6 +20,7 @@ use thalweg_expr::Expr;
 use thalweg_operators::aggregate::{AggregateCall, resolve};
 use thalweg_operators::assigner::{AssignerSpec, WatermarkAssigner};
 use thalweg_operators::join::JoinKind;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
 use thalweg_operators::join::sides::{Side, Sides, TagSide};
 use thalweg_operators::join::window::{WindowJoin, WindowJoinSpec};
@@ -140,13 +141,9 @@ impl Case {
             On::Window => {
                 let (left_window, right_window) = ((2, 3), (2, 3));
                 let join = WindowJoin::new(WindowJoinSpec {
-                    sides,
-                    kind,
-                    left_keys,
-                    right_keys,
+                    join: EquiJoin { sides, kind, left_keys, right_keys, residual },
                     left_window,
                     right_window,
-                    residual,
                 })
                 .expect("it fits");
                 let output = join.output_schema().clone();
@@ -154,15 +151,11 @@ impl Case {
             }
             On::Interval(lower_ms, upper_ms) => {
                 let join = IntervalJoin::new(IntervalJoinSpec {
-                    sides,
-                    kind,
-                    left_keys,
-                    right_keys,
+                    join: EquiJoin { sides, kind, left_keys, right_keys, residual },
                     left_time: 0,
                     right_time: 0,
                     lower_ms,
                     upper_ms,
-                    residual,
                     late: LatePolicy::Drop,
                 })
                 .expect("it fits");

@@ -33,6 +33,7 @@ use thalweg_core::graph::Input;
 use thalweg_core::{Column, DataType, Error, Operator, Result, TableSchema};
 use thalweg_expr::{Expr, build};
 use thalweg_operators::chain::Step;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::hash::{HashJoin, HashJoinSpec};
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
 use thalweg_operators::join::regular::{JoinSpec, RegularJoin};
@@ -142,12 +143,8 @@ impl StreamJoin {
         let sides = self.sides()?;
         let ttl_ms = self.state_ttl_ms;
         let join = RegularJoin::new(JoinSpec {
-            sides: sides.clone(),
-            kind: self.kind,
-            left_keys: self.keys.0.clone(),
-            right_keys: self.keys.1.clone(),
+            join: self.join(&sides),
             null_equals_null: vec![false; self.keys.0.len()],
-            residual: self.condition.clone(),
             left_unique: false,
             right_unique: false,
             state_ttl_ms: (ttl_ms, ttl_ms),
@@ -173,15 +170,11 @@ impl StreamJoin {
         self.check_inserts("within a time")?;
         let sides = self.sides()?;
         let join = IntervalJoin::new(IntervalJoinSpec {
-            sides: sides.clone(),
-            kind: self.kind,
-            left_keys: self.keys.0.clone(),
-            right_keys: self.keys.1.clone(),
+            join: self.join(&sides),
             left_time: self.time(Side::Left, left_time)?,
             right_time: self.time(Side::Right, right_time)?,
             lower_ms,
             upper_ms,
-            residual: self.condition.clone(),
             late: LatePolicy::Drop,
         })?;
         let output = join.output_schema().clone();
@@ -249,13 +242,9 @@ impl StreamJoin {
             Ok((self.time(side, WINDOW_COLUMNS[0])?, self.time(side, WINDOW_COLUMNS[1])?))
         };
         let join = WindowJoin::new(WindowJoinSpec {
-            sides: sides.clone(),
-            kind: self.kind,
-            left_keys: self.keys.0.clone(),
-            right_keys: self.keys.1.clone(),
+            join: self.join(&sides),
             left_window: window(Side::Left)?,
             right_window: window(Side::Right)?,
-            residual: self.condition.clone(),
         })?;
         let join = match spec {
             Some(spec) => join.ending_at(vec![spec.ends()]),
@@ -275,13 +264,9 @@ impl StreamJoin {
     pub fn as_of(self, left_time: &str, right_time: &str) -> Result<Stream> {
         let sides = self.sides()?;
         let join = TemporalJoin::new(TemporalJoinSpec {
-            sides: sides.clone(),
-            kind: self.kind,
-            left_keys: self.keys.0.clone(),
-            right_keys: self.keys.1.clone(),
+            join: self.join(&sides),
             left_time: self.time(Side::Left, left_time)?,
             right_time: self.time(Side::Right, right_time)?,
-            residual: self.condition.clone(),
         })?;
         let join = if self.right.has_updates { join } else { join.append_only_versions() };
         let (output, has_updates) = (join.output_schema().clone(), self.left.has_updates);
@@ -305,12 +290,8 @@ impl StreamJoin {
         self.right.check_inserts("the side of a join that is read first")?;
         let sides = self.sides()?;
         let join = HashJoin::new(HashJoinSpec {
-            sides: sides.clone(),
-            kind: self.kind,
+            join: self.join(&sides),
             build: Side::Right,
-            left_keys: self.keys.0.clone(),
-            right_keys: self.keys.1.clone(),
-            residual: self.condition.clone(),
             is_null_aware: false,
         })?;
         let (name, computes) = (self.name(), self.identity(&sides, "hashed"));
@@ -322,6 +303,17 @@ impl StreamJoin {
         pipeline.add_gate(self.left.from, stage)?;
         let step = Step::Probe { table: Arc::new(join.probe()), what: name.clone() };
         Ok(self.left.step(&name, join.output_schema().clone(), step))
+    }
+
+    /// What all joins of these sides say.
+    fn join(&self, sides: &Sides) -> EquiJoin {
+        EquiJoin {
+            sides: sides.clone(),
+            kind: self.kind,
+            left_keys: self.keys.0.clone(),
+            right_keys: self.keys.1.clone(),
+            residual: self.condition.clone(),
+        }
     }
 
     /// Puts an operator of two inputs behind both sides.

@@ -29,6 +29,7 @@
 //!   columns.
 
 pub(crate) mod bounded;
+pub mod equi;
 pub mod hash;
 pub mod interval;
 pub mod lookup;

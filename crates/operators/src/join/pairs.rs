@@ -16,11 +16,11 @@ use arrow_schema::{SchemaRef, SortOptions};
 use thalweg_core::{
     Column, ColumnType, DataType, Error, Result, TableSchema, Watermark, WatermarkBefore,
 };
-use thalweg_expr::Expr;
 
 use crate::join::JoinKind;
+use crate::join::equi::EquiJoin;
 use crate::join::residual::Residual;
-use crate::join::sides::{Side, Sides};
+use crate::join::sides::Side;
 use crate::keys::is_proved_by_hash;
 use crate::rows::columns::{batch_of, keys_of};
 
@@ -30,6 +30,8 @@ pub(crate) struct Joined {
     pub(crate) kind: JoinKind,
     /// The columns that leave.
     pub(crate) output: TableSchema,
+    /// The types of the keys.
+    pub(crate) key_types: Vec<DataType>,
     arrow: SchemaRef,
     residual: Option<Residual>,
     /// Key columns whose equality the hash does not prove, (left, right).
@@ -37,30 +39,25 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Pairs of these sides. `proves_keys` says that pairs have equal keys anyway.
+    /// Pairs of a join. `proves_keys` says that pairs have equal keys anyway.
     ///
     /// # Errors
     /// If keys or condition do not fit the sides.
-    pub fn new(
-        sides: &Sides,
-        kind: JoinKind,
-        keys: (&[usize], &[usize]),
-        residual: Option<Expr>,
-        proves_keys: bool,
-    ) -> Result<Self> {
+    pub fn new(join: &EquiJoin, proves_keys: bool) -> Result<Self> {
+        let EquiJoin { sides, kind, left_keys, right_keys, residual } = join;
         let (left, right) = (sides.schema(Side::Left), sides.schema(Side::Right));
-        let types = key_types(sides, keys)?;
+        let key_types = join.key_types()?;
         let width = left.len() + right.len();
         if residual.as_ref().is_some_and(|r| r.columns().last().is_some_and(|&c| c >= width)) {
             return Err(Error::internal("the condition of a join names a column of neither side"));
         }
-        let output = output_schema(left, right, kind);
+        let output = output_schema(left, right, *kind);
         let is_proved = proves_keys
-            || matches!(types.as_slice(), [] | [_] if types.iter().all(|key| is_proved_by_hash(&key.arrow())));
-        let pairs = keys.0.iter().copied().zip(keys.1.iter().copied());
+            || matches!(key_types.as_slice(), [] | [_] if key_types.iter().all(|key| is_proved_by_hash(&key.arrow())));
+        let pairs = left_keys.iter().copied().zip(right_keys.iter().copied());
         let unproved = if is_proved { Vec::new() } else { pairs.collect() };
-        let residual = residual.map(|condition| Residual::new(&condition, sides));
-        Ok(Joined { kind, arrow: output.arrow(), output, residual, unproved })
+        let residual = residual.as_ref().map(|condition| Residual::new(condition, sides));
+        Ok(Joined { kind: *kind, arrow: output.arrow(), output, key_types, residual, unproved })
     }
 
     /// True if some pairs may not stay.
@@ -139,23 +136,6 @@ impl Joined {
             columns.extend(right);
         }
         batch_of(&self.arrow, columns, rows)
-    }
-}
-
-/// The types of the keys.
-///
-/// # Errors
-/// If they are not the same on both sides.
-pub(crate) fn key_types(sides: &Sides, keys: (&[usize], &[usize])) -> Result<Vec<DataType>> {
-    let types = |side: Side, keys: &[usize]| -> Option<Vec<DataType>> {
-        let of = |&key: &usize| sides.schema(side).columns.get(key);
-        keys.iter().map(|key| of(key).map(|c| c.column_type.data_type.clone())).collect()
-    };
-    let (left, right) = (types(Side::Left, keys.0), types(Side::Right, keys.1));
-    let arrow = |types: &[DataType]| types.iter().map(DataType::arrow).collect::<Vec<_>>();
-    match (left, right) {
-        (Some(left), Some(right)) if arrow(&left) == arrow(&right) => Ok(left),
-        _ => Err(Error::internal("the keys of a join are not of the same types on both sides")),
     }
 }
 

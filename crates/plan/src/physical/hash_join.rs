@@ -33,10 +33,10 @@ use thalweg_core::Result;
 use thalweg_core::graph::StageKind;
 use thalweg_operators::chain::Step;
 use thalweg_operators::join::hash::{HashJoin, HashJoinSpec};
-use thalweg_operators::join::sides::{Side, Sides};
+use thalweg_operators::join::sides::Side;
 
 use super::identity::table_name;
-use super::join::{PreparedSide, without_keys};
+use super::join::{PreparedJoin, without_keys};
 use super::lower::{Edges, Lowering};
 use crate::logical::{JoinCondition, JoinKind, Node};
 
@@ -53,23 +53,13 @@ impl Lowering<'_> {
         condition: &JoinCondition,
         build: Side,
     ) -> Result<(Edges, Vec<Step>)> {
-        let of_left = PreparedSide::of(left, condition.keys.iter().map(|key| &key.left));
-        let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
-        let sides = Sides::new(of_left.columns.schema(), of_right.columns.schema());
-        let widths = (left.fields.len(), right.fields.len());
-        let prepared = (of_left.columns.schema().len(), of_right.columns.schema().len());
-        let join = HashJoin::new(HashJoinSpec {
-            sides,
-            kind,
-            build,
-            left_keys: of_left.keys,
-            right_keys: of_right.keys,
-            residual: self.residual(condition, (widths.0, prepared.0))?,
-            is_null_aware: condition.is_null_aware,
-        })?;
+        let prepared = self.prepare_join((left, right), kind, condition)?;
+        let PreparedJoin { join, columns: [left_columns, right_columns], widths } = prepared;
+        let is_null_aware = condition.is_null_aware;
+        let join = HashJoin::new(HashJoinSpec { join, build, is_null_aware })?;
         let [(build_input, build_columns), (probe_input, probe_columns)] = match build {
-            Side::Right => [(right, of_right.columns), (left, of_left.columns)],
-            Side::Left => [(left, of_left.columns), (right, of_right.columns)],
+            Side::Right => [(right, right_columns), (left, left_columns)],
+            Side::Left => [(left, left_columns), (right, right_columns)],
         };
         let reload = match condition.is_lookup {
             true => self.reload(build_input, &build_columns)?,
@@ -95,7 +85,7 @@ impl Lowering<'_> {
         let (edges, mut steps) = self.open_chain(probe_input)?;
         steps.extend(probe_columns.into_step(probe_input));
         steps.push(Step::Probe { table: Arc::new(join.probe()), what });
-        steps.extend(without_keys(node, kind, widths, prepared));
+        steps.extend(without_keys(node, kind, widths));
         // The sources below the probe side, also those of joins nested in it. `Graph::add_gate`
         // keeps each pair once.
         self.graph.add_gate(&edges, stage);

@@ -28,6 +28,7 @@ use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::{Error, Operator, Result};
 use thalweg_expr::Expr;
 use thalweg_operators::chain::Step;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::interval::{IntervalJoin, IntervalJoinSpec};
 use thalweg_operators::join::regular::{JoinSpec, RegularJoin};
 use thalweg_operators::join::set_operation::{SetOperation, SetOperationKind};
@@ -54,6 +55,15 @@ pub(super) struct PreparedSide {
 /// `None` for a column that only the other side has.
 type LateSides = Vec<(Side, Vec<Option<usize>>)>;
 
+/// A join with its keys computed.
+pub(super) struct PreparedJoin {
+    pub(super) join: EquiJoin,
+    /// Of the left and of the right side.
+    pub(super) columns: [Prepared; 2],
+    /// How many columns each of them has, without and with computed keys.
+    pub(super) widths: [(usize, usize); 2],
+}
+
 impl PreparedSide {
     /// All columns of the input at their places, then the keys that are no columns, as `key$n`.
     pub(super) fn of<'e>(input: &Node, keys: impl Iterator<Item = &'e Expr>) -> Self {
@@ -75,22 +85,12 @@ impl Lowering<'_> {
         kind: JoinKind,
         condition: &JoinCondition,
     ) -> Result<Edges> {
-        let of_left = PreparedSide::of(left, condition.keys.iter().map(|key| &key.left));
-        let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
-        let sides = Sides::new(of_left.columns.schema(), of_right.columns.schema());
-        // The left side's width without and with computed keys.
-        let widths = (left.fields.len(), of_left.columns.schema().len());
         let late = self.late_of_sides((left, right), condition)?;
-        let operator = self.join_operator(
-            (left, right),
-            (kind, late.1),
-            condition,
-            &sides,
-            (of_left.keys.clone(), of_right.keys.clone()),
-            widths,
-        )?;
-        let extra = (of_left.columns.schema().len(), of_right.columns.schema().len());
-        let edges = self.tagged((left, of_left.columns), (right, of_right.columns), &sides)?;
+        let prepared = self.prepare_join((left, right), kind, condition)?;
+        let PreparedJoin { join, columns: [left_columns, right_columns], widths } = prepared;
+        let sides = join.sides.clone();
+        let operator = self.join_operator((left, right), join, late.1, condition)?;
+        let edges = self.tagged((left, left_columns), (right, right_columns), &sides)?;
         let edges = match condition.bound {
             JoinBound::Interval { .. } => {
                 let edge = self.add_judging(node, left, operator, edges, "join", late.1);
@@ -101,10 +101,31 @@ impl Lowering<'_> {
             }
             _ => self.add_operator(node, left, operator, edges, "join"),
         };
-        match without_keys(node, kind, (left.fields.len(), right.fields.len()), extra) {
+        match without_keys(node, kind, widths) {
             None => Ok(edges),
             Some(step) => Ok(self.close_chain(edges, vec![step], node)),
         }
+    }
+
+    /// What is joined, over the columns of both sides and their keys.
+    pub(super) fn prepare_join(
+        &self,
+        (left, right): (&Node, &Node),
+        kind: JoinKind,
+        condition: &JoinCondition,
+    ) -> Result<PreparedJoin> {
+        let of_left = PreparedSide::of(left, condition.keys.iter().map(|key| &key.left));
+        let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
+        let sides = Sides::new(of_left.columns.schema(), of_right.columns.schema());
+        let width = |input: &Node, side| (input.fields.len(), sides.schema(side).len());
+        let widths = [width(left, Side::Left), width(right, Side::Right)];
+        let residual = self.residual(condition, widths[0])?;
+        let (left_keys, right_keys) = (of_left.keys, of_right.keys);
+        Ok(PreparedJoin {
+            join: EquiJoin { sides, kind, left_keys, right_keys, residual },
+            columns: [of_left.columns, of_right.columns],
+            widths,
+        })
     }
 
     /// The sides of a join within an interval whose late rows go to a table, with the positions of
@@ -140,25 +161,17 @@ impl Lowering<'_> {
     fn join_operator(
         &self,
         (left, right): (&Node, &Node),
-        (kind, late): (JoinKind, LatePolicy),
+        join: EquiJoin,
+        late: LatePolicy,
         condition: &JoinCondition,
-        sides: &Sides,
-        (left_keys, right_keys): (Vec<usize>, Vec<usize>),
-        widths: (usize, usize),
     ) -> Result<Arc<dyn Operator>> {
-        let residual = self.residual(condition, widths)?;
-        let sides = sides.clone();
         Ok(match condition.bound {
             JoinBound::Build(_) | JoinBound::Lookup => {
                 return Err(Error::internal("a join with a table is no operator"));
             }
             JoinBound::None => Arc::new(RegularJoin::new(JoinSpec {
-                sides,
-                kind,
-                left_keys,
-                right_keys,
+                join,
                 null_equals_null: condition.keys.iter().map(|k| k.null_equals_null).collect(),
-                residual,
                 // Safe if unknown: a side that is not unique by its keys keeps all its rows.
                 left_unique: is_unique_by(left, condition.keys.iter().map(|key| &key.left)),
                 right_unique: is_unique_by(right, condition.keys.iter().map(|key| &key.right)),
@@ -169,40 +182,19 @@ impl Lowering<'_> {
             })?),
             JoinBound::Interval { left_time, right_time, lower_ms, upper_ms } => {
                 Arc::new(IntervalJoin::new(IntervalJoinSpec {
-                    sides,
-                    kind,
-                    left_keys,
-                    right_keys,
+                    join,
                     left_time,
                     right_time,
                     lower_ms,
                     upper_ms,
-                    residual,
                     late,
                 })?)
             }
             JoinBound::Window { left: left_window, right: right_window } => {
-                let spec = WindowJoinSpec {
-                    sides,
-                    kind,
-                    left_keys,
-                    right_keys,
-                    left_window,
-                    right_window,
-                    residual,
-                };
-                self.window_join(left, spec)?
+                self.window_join(left, WindowJoinSpec { join, left_window, right_window })?
             }
             JoinBound::Version { left_time, right_time, is_asof } => {
-                let join = TemporalJoin::new(TemporalJoinSpec {
-                    sides,
-                    kind,
-                    left_keys,
-                    right_keys,
-                    left_time,
-                    right_time,
-                    residual,
-                })?;
+                let join = TemporalJoin::new(TemporalJoinSpec { join, left_time, right_time })?;
                 Arc::new(if is_asof { join.append_only_versions() } else { join })
             }
         })
@@ -295,13 +287,13 @@ impl Lowering<'_> {
 pub(super) fn without_keys(
     node: &Node,
     kind: JoinKind,
-    widths: (usize, usize),
-    prepared: (usize, usize),
+    [left, right]: [(usize, usize); 2],
 ) -> Option<Step> {
-    if prepared == widths || (!kind.has_right_columns() && prepared.0 == widths.0) {
+    let has_none = |(width, prepared): (usize, usize)| width == prepared;
+    if has_none(left) && (has_none(right) || !kind.has_right_columns()) {
         return None;
     }
-    Some(without_computed(node, widths.0, prepared.0))
+    Some(without_computed(node, left.0, left.1))
 }
 
 /// The columns of a node, out of rows with `prepared` columns in the place of its first `width`.

@@ -33,6 +33,7 @@ use thalweg_core::graph::{Input, StageKind};
 use thalweg_core::lookup::{AsyncLookup, LookupOptions, LookupRequest};
 use thalweg_core::{Bundle, Error, Result, Source, SourcePoll, Stamps, Transform};
 use thalweg_operators::chain::Chain;
+use thalweg_operators::join::equi::EquiJoin;
 use thalweg_operators::join::hash::{HashJoinSpec, Reader, Stop};
 use thalweg_operators::join::lookup::LookupJoin;
 use thalweg_operators::join::sides::{Side, Sides};
@@ -136,8 +137,7 @@ impl Lowering<'_> {
         }
         let of_left = PreparedSide::of(left, condition.keys.iter().map(|key| &key.left));
         let of_right = PreparedSide::of(right, condition.keys.iter().map(|key| &key.right));
-        let widths = (left.fields.len(), right.fields.len());
-        let prepared = (of_left.columns.schema().len(), widths.1);
+        let widths = (left.fields.len(), of_left.columns.schema().len());
         let scan = plan_scan(table, columns, environment);
         if !scan.steps.is_empty() || scan.assigner.is_some() {
             return Err(Error::plan(format!(
@@ -156,12 +156,14 @@ impl Lowering<'_> {
             }
         };
         let spec = HashJoinSpec {
-            sides: Sides::new(of_left.columns.schema(), right.schema()),
-            kind,
+            join: EquiJoin {
+                sides: Sides::new(of_left.columns.schema(), right.schema()),
+                kind,
+                left_keys: of_left.keys,
+                right_keys: of_right.keys,
+                residual: self.residual(condition, widths)?,
+            },
             build: Side::Right,
-            left_keys: of_left.keys,
-            right_keys: of_right.keys,
-            residual: self.residual(condition, (widths.0, prepared.0))?,
             is_null_aware: false,
         };
         let settings = LookupSettings::of(table).map_err(|e| table.spans.locate(e))?;
@@ -178,7 +180,7 @@ impl Lowering<'_> {
         let word = "lookup (free: no worker waits)";
         let stage = self.add(id, name, kind_of_stage, edges, word, details);
         let edges = vec![Input { from: stage, port: 0 }];
-        Ok(match without_keys(node, kind, widths, prepared) {
+        Ok(match without_keys(node, kind, [widths, (right.fields.len(), right.fields.len())]) {
             None => edges,
             Some(step) => self.close_chain(edges, vec![step], node),
         })

@@ -44,12 +44,12 @@ mod tests;
 
 use std::sync::{Arc, Mutex};
 
-use thalweg_core::{DataType, Error, Result, TableSchema};
-use thalweg_expr::Expr;
+use thalweg_core::{Error, Result, TableSchema};
 
 use super::JoinKind;
-use super::sides::{Side, Sides};
-use crate::join::pairs::{Joined, key_types};
+use super::sides::Side;
+use crate::join::equi::EquiJoin;
+use crate::join::pairs::Joined;
 
 pub use build::{Build, BuildTable};
 pub use probe::{Probe, Probed};
@@ -59,42 +59,17 @@ use table::Table;
 /// What is joined.
 #[derive(Clone)]
 pub struct HashJoinSpec {
-    /// The columns of both inputs.
-    pub sides: Sides,
-    /// Which rows are kept.
-    pub kind: JoinKind,
+    /// The inputs, their keys, and which rows leave.
+    pub join: EquiJoin,
     /// The side that is read first.
     pub build: Side,
-    /// Key columns of the left side, as positions in its own columns.
-    pub left_keys: Vec<usize>,
-    /// Key columns of the right side, of the same types in the same order.
-    pub right_keys: Vec<usize>,
-    /// What must hold besides, over the columns of the left side, then those of the right.
-    pub residual: Option<Expr>,
     /// True for an anti join of one key as `NOT IN` means it: NULL could be equal to anything.
     pub is_null_aware: bool,
-}
-
-impl HashJoinSpec {
-    /// The types of the keys.
-    ///
-    /// # Errors
-    /// If those of the sides differ.
-    pub(crate) fn key_types(&self) -> Result<Vec<DataType>> {
-        key_types(&self.sides, (self.left_keys.as_slice(), self.right_keys.as_slice()))
-    }
 }
 
 struct HashJoinPlan {
     spec: HashJoinSpec,
     joined: Joined,
-    key_types: Vec<DataType>,
-}
-
-impl HashJoinPlan {
-    fn keys(&self, side: Side) -> &[usize] {
-        side.pick(&self.spec.left_keys, &self.spec.right_keys)
-    }
 }
 
 /// A join whose build side is read first.
@@ -110,22 +85,17 @@ impl HashJoin {
     /// If the specification does not fit together, or rows of the build side would have to be
     /// padded.
     pub fn new(spec: HashJoinSpec) -> Result<Self> {
-        if !Self::can(spec.kind, spec.build) {
+        if !Self::can(spec.join.kind, spec.build) {
             return Err(Error::internal("a hash join cannot keep what its build side alone has"));
         }
-        let is_plain_anti_join = spec.kind == JoinKind::Anti
-            && (spec.left_keys.len(), spec.residual.is_none()) == (1, true);
+        let is_plain_anti_join = spec.join.kind == JoinKind::Anti
+            && (spec.join.left_keys.len(), spec.join.residual.is_none()) == (1, true);
         if spec.is_null_aware && !is_plain_anti_join {
             return Err(Error::internal("a join that knows NULL is an anti join of one key"));
         }
-        let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
-        let key_types = spec.key_types()?;
-        crate::keys::KeyTable::new(&key_types)?;
-        let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
-        Ok(HashJoin {
-            plan: Arc::new(HashJoinPlan { spec, joined, key_types }),
-            shared: Arc::default(),
-        })
+        let joined = Joined::new(&spec.join, true)?;
+        crate::keys::KeyTable::new(&joined.key_types)?;
+        Ok(HashJoin { plan: Arc::new(HashJoinPlan { spec, joined }), shared: Arc::default() })
     }
 
     /// True if this kind of join can be made with this build side.

@@ -56,13 +56,13 @@ impl Probe {
 
     /// True if the result depends on the time of day.
     pub fn reads_clock(&self) -> bool {
-        let residual = self.plan.spec.residual.as_ref();
+        let residual = self.plan.spec.join.residual.as_ref();
         residual.is_some_and(|expr| expr.uses_wall_clock() || !expr.is_deterministic())
     }
 
     /// How many columns a row of the build side has.
     pub fn columns(&self) -> usize {
-        self.plan.spec.sides.schema(self.side().other()).len()
+        self.plan.spec.join.sides.schema(self.side().other()).len()
     }
 
     /// Looks up the rows of a batch, until there are about this many pairs. Says how many of the
@@ -76,9 +76,9 @@ impl Probe {
         let table = self.shared.table()?;
         let rows = batch.num_rows();
         let mut ids = Vec::with_capacity(rows);
-        let keys = keys_of(batch.columns(), self.plan.keys(self.side()));
+        let keys = keys_of(batch.columns(), self.plan.spec.join.keys(self.side()));
         table.find(&keys, rows, &mut ids)?;
-        let keeps_partners = self.plan.spec.kind.has_right_columns();
+        let keeps_partners = self.plan.spec.join.kind.has_right_columns();
         if self.plan.spec.is_null_aware {
             let could_be_in = table.could_hold(&keys[0], &ids);
             return Ok((self.kept(&|row| could_be_in.value(row), rows), rows));
@@ -107,11 +107,11 @@ impl Probe {
 
     /// True if rows without a partner leave.
     fn pads(&self) -> bool {
-        matches!(self.plan.spec.kind, JoinKind::Left | JoinKind::Right)
+        matches!(self.plan.spec.join.kind, JoinKind::Left | JoinKind::Right)
     }
 
     fn kept(&self, is_found: &dyn Fn(usize) -> bool, rows: usize) -> Probed {
-        let wanted = self.plan.spec.kind == JoinKind::Semi;
+        let wanted = self.plan.spec.join.kind == JoinKind::Semi;
         let kept = BooleanBuffer::collect_bool(rows, |row| is_found(row) == wanted);
         Probed::Kept(BooleanArray::new(kept, None))
     }

@@ -55,11 +55,11 @@ impl HashJoinPlan {
 
     /// The columns that are captured.
     fn captured_columns(&self) -> TableSchema {
-        let schema = self.spec.sides.schema(self.spec.build);
+        let schema = self.spec.join.sides.schema(self.spec.build);
         if self.is_read() {
             return schema.clone();
         }
-        schema_of(schema, self.keys(self.spec.build))
+        schema_of(schema, self.spec.join.keys(self.spec.build))
     }
 
     fn numbered_schema(&self) -> SchemaRef {
@@ -86,8 +86,8 @@ impl HashJoinPlan {
     /// Rows of the build side from those that are captured: NULL in what nobody reads.
     fn build_rows(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let captured = kept_columns(batch, &self.numbered_schema(), self.captured_columns().len())?;
-        let schema = self.spec.sides.schema(self.spec.build);
-        let keys = self.keys(self.spec.build);
+        let schema = self.spec.join.sides.schema(self.spec.build);
+        let keys = self.spec.join.keys(self.spec.build);
         let column = |(place, of): (usize, &Column)| match keys.iter().position(|&k| k == place) {
             Some(key) => ArrayRef::clone(&captured[key]),
             None => new_null_array(&of.column_type.data_type.arrow(), batch.num_rows()),
@@ -112,7 +112,7 @@ impl CapturedBuild {
                 for batch in &batches {
                     let columns = match plan.is_read() {
                         true => batch.columns().to_vec(),
-                        false => keys_of(batch.columns(), plan.keys(build)),
+                        false => keys_of(batch.columns(), plan.spec.join.keys(build)),
                     };
                     let rows = plan.numbered(&columns, batch.num_rows(), next);
                     numbered.extend(rows.collect::<Result<Vec<_>>>()?);

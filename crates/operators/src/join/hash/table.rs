@@ -124,13 +124,13 @@ pub(super) struct Collected {
 
 impl Collected {
     pub fn new(plan: &HashJoinPlan) -> Result<Self> {
-        let keys = KeyTable::new(&plan.key_types)?;
+        let keys = KeyTable::new(&plan.joined.key_types)?;
         Ok(Collected { keys, ids: Vec::new(), batches: Vec::new(), bytes: 0 })
     }
 
     /// Takes rows.
     pub fn add(&mut self, plan: &HashJoinPlan, batch: RecordBatch) -> Result<()> {
-        let keys = plan.keys(plan.spec.build);
+        let keys = plan.spec.join.keys(plan.spec.build);
         let mut batch = batch;
         let without_null = joinable(&keys_of(batch.columns(), keys));
         if let Some(valid) = without_null.filter(|_| !plan.spec.is_null_aware) {
@@ -173,7 +173,7 @@ impl Collected {
     /// The table of these rows.
     pub fn into_table(self, plan: &HashJoinPlan) -> Result<Table> {
         let Collected { keys, ids, batches, .. } = self;
-        let schema = plan.spec.sides.schema(plan.spec.build);
+        let schema = plan.spec.join.sides.schema(plan.spec.build);
         let types: Vec<Arrow> =
             schema.columns.iter().map(|column| column.column_type.data_type.arrow()).collect();
         let rows = ids.len();
@@ -195,7 +195,7 @@ impl Collected {
 /// True if one of the keys is NULL.
 fn has_null_key(keys: &KeyTable, plan: &HashJoinPlan) -> Result<bool> {
     let null = |of: &DataType| new_null_array(&of.arrow(), 1);
-    let nulls: Vec<ArrayRef> = plan.key_types.iter().map(null).collect();
+    let nulls: Vec<ArrayRef> = plan.joined.key_types.iter().map(null).collect();
     let mut ids = Vec::new();
     keys.find(&nulls, 1, &mut ids)?;
     Ok(ids.iter().any(|&id| id != ABSENT))

@@ -14,6 +14,7 @@ use thalweg_core::{
 
 use super::{HashJoin, HashJoinSpec, Probed};
 use crate::join::JoinKind;
+use crate::join::equi::EquiJoin;
 use crate::join::sides::{Side, Sides};
 use crate::test_kit::{Event, capture_table, check_damaged_state, rows_of};
 
@@ -26,12 +27,14 @@ fn schema() -> TableSchema {
 
 fn join(kind: JoinKind) -> HashJoin {
     let spec = HashJoinSpec {
-        sides: Sides::new(schema(), schema()),
-        kind,
+        join: EquiJoin {
+            sides: Sides::new(schema(), schema()),
+            kind,
+            left_keys: vec![1],
+            right_keys: vec![1],
+            residual: None,
+        },
         build: Side::Right,
-        left_keys: vec![1],
-        right_keys: vec![1],
-        residual: None,
         is_null_aware: false,
     };
     HashJoin::new(spec).unwrap()

@@ -51,29 +51,21 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route,
-    TableSchema, Watermark,
+    Bundle, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
+    Watermark,
 };
-use thalweg_expr::Expr;
 
 use super::JoinKind;
-use super::sides::Sides;
-use crate::join::pairs::{Joined, key_types};
+use crate::join::equi::EquiJoin;
+use crate::join::pairs::Joined;
 use crate::window::LatePolicy;
 use bounds::Bounds;
 use partition::IntervalPartition;
 
 /// What is joined.
 pub struct IntervalJoinSpec {
-    /// The inputs.
-    pub sides: Sides,
-    /// Which rows leave.
-    pub kind: JoinKind,
-    /// Key columns of the left side, as positions in its own columns. Without keys there is one
-    /// partition.
-    pub left_keys: Vec<usize>,
-    /// Key columns of the right side, of the same types in the same order.
-    pub right_keys: Vec<usize>,
+    /// The inputs, their keys, and which rows leave.
+    pub join: EquiJoin,
     /// The time of the left side, a position in its own columns.
     pub left_time: usize,
     /// The time of the right side.
@@ -82,8 +74,6 @@ pub struct IntervalJoinSpec {
     pub lower_ms: i64,
     /// `left.time <= right.time + upper_ms`
     pub upper_ms: i64,
-    /// What must hold besides, over the columns of the left side, then those of the right.
-    pub residual: Option<Expr>,
     /// What late rows lead to. Emitted ones have the columns of the tagged stream.
     pub late: LatePolicy,
 }
@@ -93,7 +83,6 @@ pub(super) struct IntervalContext {
     spec: IntervalJoinSpec,
     bounds: Bounds,
     joined: Joined,
-    key_types: Vec<DataType>,
 }
 
 /// A join of rows whose times lie within a distance of one another.
@@ -107,11 +96,9 @@ const PADDING_DELAY_MAX_MS: i64 = 1000;
 impl IntervalJoin {
     /// An operator; an error if the specification does not fit together.
     pub fn new(spec: IntervalJoinSpec) -> Result<Self> {
-        let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
-        let key_types = key_types(&spec.sides, keys)?;
-        let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), false)?;
+        let joined = Joined::new(&spec.join, false)?;
         let bounds = Bounds { lower_ms: spec.lower_ms, upper_ms: spec.upper_ms };
-        Ok(IntervalJoin { shared: Arc::new(IntervalContext { spec, bounds, joined, key_types }) })
+        Ok(IntervalJoin { shared: Arc::new(IntervalContext { spec, bounds, joined }) })
     }
 
     /// The columns that leave: the left side's, then the right side's.
@@ -123,7 +110,7 @@ impl IntervalJoin {
 impl IntervalContext {
     /// True if rows leave at watermarks.
     fn pads(&self) -> bool {
-        let kind = self.spec.kind;
+        let kind = self.spec.join.kind;
         kind.pads_left_rows() || kind.pads_right_rows() || kind == JoinKind::Anti
     }
 }
@@ -139,7 +126,7 @@ impl Operator for IntervalJoin {
         true
     }
     fn is_singleton(&self) -> bool {
-        self.shared.key_types.is_empty()
+        self.shared.joined.key_types.is_empty()
     }
     /// Where rows leave both with rows and at watermarks, their sequence depends on where those
     /// stand.
@@ -158,8 +145,7 @@ impl Operator for IntervalJoin {
         if self.shared.spec.late == LatePolicy::Emit { 2 } else { 1 }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        let spec = &self.shared.spec;
-        spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
+        self.shared.spec.join.route(bundle, partitions)
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(IntervalPartition::new(Arc::clone(&self.shared), opening)?))

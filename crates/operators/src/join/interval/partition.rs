@@ -112,10 +112,10 @@ pub(super) struct IntervalPartition {
 
 impl IntervalPartition {
     pub fn new(shared: Arc<IntervalContext>, opening: PartitionContext) -> Result<Self> {
-        let kind = shared.spec.kind;
+        let kind = shared.spec.join.kind;
         let shift = shared.bounds.bucket_shift();
         let kept = |side, pads, marks| KeptSide {
-            chunks: Chunks::new(shared.spec.sides.schema(side)),
+            chunks: Chunks::new(shared.spec.join.sides.schema(side)),
             timeline: Timeline::new(shift),
             waiting: DueQueue::new(),
             pads,
@@ -132,7 +132,7 @@ impl IntervalPartition {
             pairs: IntervalPairs::default(),
             partners: Vec::new(),
             chains: Chains::default(),
-            ranks: KeyRanks::new(opening.order, &shared.key_types)?,
+            ranks: KeyRanks::new(opening.order, &shared.joined.key_types)?,
             leaving: Vec::new(),
             left_already: 0,
             shared,
@@ -151,11 +151,11 @@ impl IntervalPartition {
     ) -> Result<Arrived<'a>> {
         let shared = Arc::clone(&self.shared);
         let (keys, time) = side.pick(
-            (&shared.spec.left_keys, shared.spec.left_time),
-            (&shared.spec.right_keys, shared.spec.right_time),
+            (&shared.spec.join.left_keys, shared.spec.left_time),
+            (&shared.spec.join.right_keys, shared.spec.right_time),
         );
         let rows = &of_side.rows;
-        let times = input::times(&of_side.columns, time, shared.spec.sides.schema(side))?;
+        let times = input::times(&of_side.columns, time, shared.spec.join.sides.schema(side))?;
         let keys = keys_of(&of_side.columns, keys);
         let hashes = hash_keys(&keys, rows.len())?;
         let columns = if shared.joined.reads(side) { of_side.columns.clone() } else { Vec::new() };
@@ -172,7 +172,7 @@ impl IntervalPartition {
     /// alternate, a large block would be read in vain.
     fn look_up(&mut self, arrived: &Arrived<'_>, from: usize, to: usize) -> usize {
         let bounds = self.shared.bounds;
-        let selects = matches!(self.shared.spec.kind, JoinKind::Semi | JoinKind::Anti);
+        let selects = matches!(self.shared.spec.join.kind, JoinKind::Semi | JoinKind::Anti);
         let (left, partners) = (&self.left.chunks, &mut self.partners);
         let others = arrived.side.pick(&self.right, &self.left);
         let mut places = Places::none();
@@ -455,8 +455,8 @@ impl IntervalPartition {
                 Ok((kept.chunks.gather_columns(&rows, keys)?, rows.len()))
             };
         let spec = &self.shared.spec;
-        let left = keys(Side::Left, &self.left, &spec.left_keys)?;
-        let right = keys(Side::Right, &self.right, &spec.right_keys)?;
+        let left = keys(Side::Left, &self.left, &spec.join.left_keys)?;
+        let right = keys(Side::Right, &self.right, &spec.join.right_keys)?;
         let [left, right] = self.ranks.of_rows([left, right])?;
         let (mut left, mut right) = (left.into_iter(), right.into_iter());
         let next = |row: &Leaving| match row.side {
@@ -535,7 +535,7 @@ impl Partition for IntervalPartition {
             return Ok(());
         }
         input::inserts_only(&piece, "an interval join")?;
-        let split = side_rows::split(&self.shared.spec.sides, &piece)?;
+        let split = side_rows::split(&self.shared.spec.join.sides, &piece)?;
         let before = &piece.bundle.stamps.watermark_before;
         let [left, right] = [Side::Left, Side::Right].map(|side| {
             let of_side = split.of(side);

@@ -103,7 +103,7 @@ impl IntervalContext {
     /// The columns that are captured of the rows of a side.
     fn captured_columns(&self, side: Side) -> TableSchema {
         match self.joined.reads(side) {
-            true => self.spec.sides.schema(side).clone(),
+            true => self.spec.join.sides.schema(side).clone(),
             false => TableSchema::new(Vec::new()),
         }
     }
@@ -122,10 +122,6 @@ impl IntervalContext {
             own.extend([(REACH, Arrow::Int64), (HASH, Arrow::UInt64)]);
         }
         kept_schema(&own, &self.captured_columns(shape.side))
-    }
-
-    fn keys(&self, side: Side) -> &[usize] {
-        side.pick(&self.spec.left_keys, &self.spec.right_keys)
     }
 
     fn time(&self, side: Side) -> usize {
@@ -148,13 +144,13 @@ impl IntervalContext {
             own.push(Arc::new(matched.collect::<BooleanArray>()));
         }
         let columns = take_all(&chunk.columns, &rows)?;
-        let keys = keys_of(&columns, self.keys(shape.side));
+        let keys = keys_of(&columns, self.spec.join.keys(shape.side));
         kept_batch(schema, owners(hash_keys(&keys, rows.len())?.into_iter()), own, columns)
     }
 
     /// Which rows of a chunk are captured.
     fn captured_of<'a>(&self, shape: Shape, chunk: &'a CapturedChunk) -> impl Fn(u32) -> bool + 'a {
-        let keys = keys_of(&chunk.columns, self.keys(shape.side));
+        let keys = keys_of(&chunk.columns, self.spec.join.keys(shape.side));
         let joinable = if shape.pads { None } else { input::joinable(&keys) };
         let mut is_kept = vec![true; chunk.rows];
         chunk.notes.left_out.iter().for_each(|&row| is_kept[row as usize] = false);
@@ -171,7 +167,7 @@ impl IntervalContext {
         let rows: Vec<u32> =
             chunk.notes.timed().into_iter().filter(|&row| is_captured(row)).collect();
         let columns = take_all(&chunk.columns, &rows)?;
-        let keys = keys_of(&columns, self.keys(shape.side));
+        let keys = keys_of(&columns, self.spec.join.keys(shape.side));
         let owners = owners(hash_keys(&keys, rows.len())?.into_iter());
         let serials = rows.iter().map(|&row| chunk.first + u64::from(row));
         let serials: ArrayRef = Arc::new(UInt64Array::from_iter_values(serials));
@@ -201,8 +197,8 @@ impl IntervalContext {
             let hashes = numbers_of::<UInt64Type>(batch, HASH)?.to_vec();
             return Ok(Rows { columns, times, hashes, joinable: None });
         }
-        let times = input::times(&columns, self.time(side), self.spec.sides.schema(side))?;
-        let keys = keys_of(&columns, self.keys(side));
+        let times = input::times(&columns, self.time(side), self.spec.join.sides.schema(side))?;
+        let keys = keys_of(&columns, self.spec.join.keys(side));
         let hashes = hash_keys(&keys, batch.num_rows())?;
         Ok(Rows { columns, times, hashes, joinable: input::joinable(&keys) })
     }
@@ -238,7 +234,7 @@ impl KeptSide {
     ) -> [CapturedTable; 2] {
         let shape = self.shape(side);
         let CapturedChunks { extent, chunks, gone, gone_timed } =
-            self.chunks.capture(extent, shared.keys(side));
+            self.chunks.capture(extent, shared.spec.join.keys(side));
         let is_late = |chunk: &&CapturedChunk| chunk.wanted.is_none() && chunk.notes.is_timed();
         let late: Vec<CapturedChunk> = chunks.iter().filter(is_late).cloned().collect();
         let rows = {

@@ -6,6 +6,7 @@ use crate::join::JoinKind;
 use crate::join::bounded::fixture::{
     Feed, Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left, values,
 };
+use crate::join::equi::EquiJoin;
 use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
@@ -16,15 +17,17 @@ use crate::window::LatePolicy;
 
 fn join(keys: Keys, kind: JoinKind, bounds: (i64, i64), has_residual: bool) -> IntervalJoin {
     let spec = IntervalJoinSpec {
-        sides: sides(keys),
-        kind,
-        left_keys: vec![0],
-        right_keys: vec![1],
+        join: EquiJoin {
+            sides: sides(keys),
+            kind,
+            left_keys: vec![0],
+            right_keys: vec![1],
+            residual: has_residual.then(smaller_on_the_left),
+        },
         left_time: 1,
         right_time: 0,
         lower_ms: bounds.0,
         upper_ms: bounds.1,
-        residual: has_residual.then(smaller_on_the_left),
         late: LatePolicy::Emit,
     };
     IntervalJoin::new(spec).unwrap()

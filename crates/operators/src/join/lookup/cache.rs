@@ -42,14 +42,14 @@ pub(super) struct Cache {
 impl Cache {
     pub fn new(spec: &HashJoinSpec, options: &LookupOptions) -> Result<Self> {
         Ok(Cache {
-            keys: KeyTable::new(&spec.key_types()?)?,
+            keys: KeyTable::new(&spec.join.key_types()?)?,
             entries: Vec::new(),
             order: VecDeque::new(),
             rows: 0,
             rows_max: options.cache_max_rows,
             expires_after_ns: options.cache_expires_after.map(|after| after.as_nanos() as u64),
             keeps_missing: options.caches_missing_keys,
-            key_columns: spec.right_keys.clone(),
+            key_columns: spec.join.right_keys.clone(),
         })
     }
 

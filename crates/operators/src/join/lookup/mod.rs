@@ -71,12 +71,13 @@ impl LookupJoin {
         options: &LookupOptions,
         clock: SharedClock,
     ) -> Result<Self> {
-        if !matches!(spec.kind, JoinKind::Inner | JoinKind::Left) || spec.build != Side::Right {
+        if !matches!(spec.join.kind, JoinKind::Inner | JoinKind::Left) || spec.build != Side::Right
+        {
             return Err(Error::plan("a lookup join is an inner or a left join"));
         }
         HashJoin::new(spec.clone())?;
-        let right = spec.sides.schema(Side::Right);
-        let key_schema = schema_of(right, &spec.right_keys).arrow();
+        let right = spec.join.sides.schema(Side::Right);
+        let key_schema = schema_of(right, &spec.join.right_keys).arrow();
         let cache = match options.cache_max_rows {
             0 => None,
             _ => Some(Mutex::new(Cache::new(&spec, options)?)),
@@ -106,14 +107,14 @@ fn nullable(schema: &SchemaRef) -> SchemaRef {
 impl LookupShared {
     /// The rows of keys that are remembered, and the keys that are to be asked for.
     fn wanted(&self, batch: &RecordBatch) -> Result<(Vec<RecordBatch>, Vec<ArrayRef>)> {
-        let keys = keys_of(batch.columns(), &self.spec.left_keys);
+        let keys = keys_of(batch.columns(), &self.spec.join.left_keys);
         let rows: Vec<u32> = match joinable(&keys) {
             None => (0..batch.num_rows() as u32).collect(),
             Some(valid) => valid.valid_indices().map(|row| row as u32).collect(),
         };
         let keys = take_all(&keys, &rows)?;
         let count = keys.first().map_or(0, |key| key.len());
-        let mut table = KeyTable::new(&self.spec.key_types()?)?;
+        let mut table = KeyTable::new(&self.spec.join.key_types()?)?;
         let mut ids = Vec::with_capacity(count);
         table.intern_rows(&keys, None, count, &mut ids)?;
         // A new key has the next number.
@@ -139,7 +140,7 @@ impl LookupShared {
     /// The answer with the columns of the table.
     fn checked(&self, answer: Result<RecordBatch>) -> Result<RecordBatch> {
         let answer = answer?;
-        let schema = nullable(&self.spec.sides.schema(Side::Right).arrow());
+        let schema = nullable(&self.spec.join.sides.schema(Side::Right).arrow());
         let types = |schema: &Schema| -> Vec<_> {
             schema.fields().iter().map(|field| field.data_type().clone()).collect()
         };

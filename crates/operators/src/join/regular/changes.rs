@@ -91,7 +91,7 @@ impl JoinChanges {
             arena.gather(places, arrivals.columns(side), &plan.columns[side as usize])
         };
         let mut columns = of_side(Side::Left)?;
-        if plan.spec.kind.has_right_columns() {
+        if plan.spec.join.kind.has_right_columns() {
             columns.extend(of_side(Side::Right)?);
         }
         batch_of(&plan.schema, columns, range.len())

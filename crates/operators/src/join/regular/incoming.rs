@@ -59,7 +59,7 @@ impl<'a> Arrivals<'a> {
         let batch = &piece.bundle.batch;
         let tags = tags(batch)?;
         let mut of_side = |side| {
-            let columns = plan.spec.sides.columns(side, batch);
+            let columns = plan.spec.join.sides.columns(side, batch);
             OfSide::new(plan, side, columns, &piece, tags, keys)
         };
         let sides = [of_side(Side::Left)?, of_side(Side::Right)?];

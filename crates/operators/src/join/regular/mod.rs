@@ -86,6 +86,7 @@ use super::pairs;
 use super::residual::Residual;
 use super::sides::Side;
 use crate::capture::shared::SharedPartition;
+use crate::join::equi::EquiJoin;
 use crate::keys::KeyTable;
 use crate::limit::route_to_first;
 use plan::RegularJoinPlan;
@@ -103,15 +104,16 @@ impl RegularJoin {
     pub fn new(spec: JoinSpec) -> Result<Self> {
         let key_types = key_types(&spec)?;
         KeyTable::new(&key_types)?;
-        let (left, right) = (spec.sides.schema(Side::Left), spec.sides.schema(Side::Right));
-        let output = pairs::output_schema(left, right, spec.kind);
-        let all = |side| (0..spec.sides.schema(side).len()).collect();
+        let EquiJoin { sides, kind, residual, .. } = &spec.join;
+        let output =
+            pairs::output_schema(sides.schema(Side::Left), sides.schema(Side::Right), *kind);
+        let all = |side| (0..sides.schema(side).len()).collect();
         let plan = RegularJoinPlan {
             schema: output.arrow(),
             output,
             key_types,
             columns: [all(Side::Left), all(Side::Right)],
-            residual: spec.residual.as_ref().map(|condition| Residual::new(condition, &spec.sides)),
+            residual: residual.as_ref().map(|condition| Residual::new(condition, sides)),
             spec,
         };
         Ok(RegularJoin { plan: Arc::new(plan) })
@@ -134,7 +136,7 @@ impl RegularJoin {
 /// # Errors
 /// If a key is no column, or the keys of both sides differ.
 fn key_types(spec: &JoinSpec) -> Result<Vec<DataType>> {
-    let types = pairs::key_types(&spec.sides, (&spec.left_keys, &spec.right_keys))?;
+    let types = spec.join.key_types()?;
     match spec.null_equals_null.len() == types.len() {
         true => Ok(types),
         false => Err(Error::internal("the keys of a join do not fit each other")),
@@ -143,7 +145,7 @@ fn key_types(spec: &JoinSpec) -> Result<Vec<DataType>> {
 
 impl Operator for RegularJoin {
     fn name(&self) -> String {
-        self.plan.spec.kind.name().to_owned()
+        self.plan.spec.join.kind.name().to_owned()
     }
     fn is_singleton(&self) -> bool {
         self.plan.key_types.is_empty()
@@ -152,8 +154,7 @@ impl Operator for RegularJoin {
         if self.is_singleton() {
             return Ok(route_to_first(bundle, partitions));
         }
-        let spec = &self.plan.spec;
-        spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
+        self.plan.spec.join.route(bundle, partitions)
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(SharedPartition::new(partition::JoinState::new(Arc::clone(&self.plan))?)))

@@ -157,7 +157,7 @@ impl JoinState {
 
     /// Lists the rows of the other chain, unless its length says enough.
     fn list_candidates(&mut self, step: &mut JoinStep, other: Chain) {
-        if !self.plan.is_counted() && !self.plan.spec.kind.has_right_columns() {
+        if !self.plan.is_counted() && !self.plan.spec.join.kind.has_right_columns() {
             if step.side == Side::Left {
                 step.flag = other.length > 0;
                 return;

@@ -2,28 +2,19 @@
 
 use arrow_schema::SchemaRef;
 use thalweg_core::{DataType, TableSchema};
-use thalweg_expr::Expr;
 
 use crate::join::JoinKind;
+use crate::join::equi::EquiJoin;
 use crate::join::residual::Residual;
-use crate::join::sides::{Side, Sides};
+use crate::join::sides::Side;
 
 /// What is joined, and how.
 #[derive(Clone, Debug)]
 pub struct JoinSpec {
-    /// The inputs.
-    pub sides: Sides,
-    /// Which rows are kept.
-    pub kind: JoinKind,
-    /// The key columns of the left side, by position. Without key columns every pair is a
-    /// candidate.
-    pub left_keys: Vec<usize>,
-    /// Those of the right side, in the same order and of the same types.
-    pub right_keys: Vec<usize>,
+    /// The inputs, their keys, and which rows leave.
+    pub join: EquiJoin,
     /// For each key whether NULL equals NULL (`IS NOT DISTINCT FROM`).
     pub null_equals_null: Vec<bool>,
-    /// A further condition, over the columns of the left side, then those of the right side.
-    pub residual: Option<Expr>,
     /// True if no two live rows of the left side have the same key. Only makes retractions cheaper.
     pub left_unique: bool,
     /// The same for the right side.
@@ -46,15 +37,15 @@ pub(super) struct RegularJoinPlan {
 impl RegularJoinPlan {
     /// True if rows of this side leave without a partner, padded.
     pub fn pads(&self, side: Side) -> bool {
-        side.pick(self.spec.kind.pads_left_rows(), self.spec.kind.pads_right_rows())
+        side.pick(self.spec.join.kind.pads_left_rows(), self.spec.join.kind.pads_right_rows())
     }
 
     pub fn is_anti(&self) -> bool {
-        self.spec.kind == JoinKind::Anti
+        self.spec.join.kind == JoinKind::Anti
     }
 
     pub fn keys(&self, side: Side) -> &[usize] {
-        side.pick(&self.spec.left_keys, &self.spec.right_keys)
+        self.spec.join.keys(side)
     }
 
     pub fn ttl_ms(&self, side: Side) -> Option<i64> {
@@ -73,7 +64,7 @@ impl RegularJoinPlan {
 
     /// True if rows of this side count their partners one by one.
     pub fn counts(&self, side: Side) -> bool {
-        let is_of_interest = match self.spec.kind.has_right_columns() {
+        let is_of_interest = match self.spec.join.kind.has_right_columns() {
             true => self.pads(side),
             false => side == Side::Left,
         };
@@ -82,11 +73,11 @@ impl RegularJoinPlan {
 
     /// True if the rows of this side are kept; else they are only counted by key.
     pub fn keeps(&self, side: Side) -> bool {
-        side == Side::Left || self.spec.kind.has_right_columns() || self.is_counted()
+        side == Side::Left || self.spec.join.kind.has_right_columns() || self.is_counted()
     }
 
     /// True if the result is a changelog whatever the input is.
     pub fn retracts(&self) -> bool {
-        !matches!(self.spec.kind, JoinKind::Inner | JoinKind::Semi)
+        !matches!(self.spec.join.kind, JoinKind::Inner | JoinKind::Semi)
     }
 }

@@ -77,7 +77,7 @@ impl Settlement<'_> {
             let partners = from..step.end;
             from = step.end;
             self.count_own(step, partners.len());
-            if !self.plan.spec.kind.has_right_columns() {
+            if !self.plan.spec.join.kind.has_right_columns() {
                 self.existence(step, partners);
             } else if partners.is_empty() {
                 self.lone(step);

@@ -175,7 +175,7 @@ impl JoinState {
     }
 
     fn spec_columns(&self, side: Side) -> usize {
-        self.plan.spec.sides.schema(side).len()
+        self.plan.spec.join.sides.schema(side).len()
     }
 
     fn restore_lengths(&mut self, side: Side, batch: &RecordBatch) -> Result<()> {

@@ -77,7 +77,7 @@ impl RegularJoinPlan {
         if expires {
             own.push((WRITTEN, Arrow::Int64));
         }
-        let columns = self.spec.sides.schema(side);
+        let columns = self.spec.join.sides.schema(side);
         let schema = kept_schema(&own, columns);
         let keys = self.keys(side).to_vec();
         SideTable { schema, rows: columns.arrow(), keys, is_counted, expires }
@@ -85,7 +85,7 @@ impl RegularJoinPlan {
 
     /// How the numbers of rows of a side are captured.
     pub fn lengths_table(&self, side: Side) -> KeyedTable {
-        let keys = schema_of(self.spec.sides.schema(side), self.keys(side));
+        let keys = schema_of(self.spec.join.sides.schema(side), self.keys(side));
         let all: Vec<usize> = (0..keys.len()).collect();
         KeyedTable::new(&[(ROWS, Arrow::UInt32)], &keys, &all)
     }

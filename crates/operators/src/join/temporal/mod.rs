@@ -41,40 +41,28 @@ use std::sync::Arc;
 
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, DataType, Error, Operator, Partition, PartitionContext, Result, Route, TableSchema,
-    Watermark,
+    Bundle, Error, Operator, Partition, PartitionContext, Result, Route, TableSchema, Watermark,
 };
-use thalweg_expr::Expr;
 
 use super::JoinKind;
-use super::sides::Sides;
 use crate::capture::keys::CapturedByKey;
-use crate::join::pairs::{Joined, key_types};
+use crate::join::equi::EquiJoin;
+use crate::join::pairs::Joined;
 use partition::TemporalPartition;
 
 /// What is joined.
 pub struct TemporalJoinSpec {
-    /// The inputs: rows on the left, versions on the right.
-    pub sides: Sides,
-    /// `Inner` or `Left`.
-    pub kind: JoinKind,
-    /// Key columns of the left side, as positions in its own columns. Without keys there is one
-    /// partition and one key.
-    pub left_keys: Vec<usize>,
-    /// Key columns of the right side, of the same types in the same order.
-    pub right_keys: Vec<usize>,
+    /// The inputs, their keys, and which rows leave.
+    pub join: EquiJoin,
     /// The time of the left side, a position in its own columns.
     pub left_time: usize,
     /// The time from which on a version is valid.
     pub right_time: usize,
-    /// What must hold besides, over the columns of the left side, then those of the right.
-    pub residual: Option<Expr>,
 }
 
 struct TemporalContext {
     spec: TemporalJoinSpec,
     joined: Joined,
-    key_types: Vec<DataType>,
     append_only_versions: bool,
 }
 
@@ -86,13 +74,11 @@ pub struct TemporalJoin {
 impl TemporalJoin {
     /// An operator; an error if the specification does not fit together.
     pub fn new(spec: TemporalJoinSpec) -> Result<Self> {
-        if !matches!(spec.kind, JoinKind::Inner | JoinKind::Left) {
+        if !matches!(spec.join.kind, JoinKind::Inner | JoinKind::Left) {
             return Err(Error::plan("a temporal join is an inner or a left join"));
         }
-        let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
-        let key_types = key_types(&spec.sides, keys)?;
-        let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
-        let shared = TemporalContext { spec, joined, key_types, append_only_versions: false };
+        let joined = Joined::new(&spec.join, true)?;
+        let shared = TemporalContext { spec, joined, append_only_versions: false };
         Ok(TemporalJoin { shared: Arc::new(shared) })
     }
 
@@ -117,14 +103,13 @@ impl Operator for TemporalJoin {
         name.to_owned()
     }
     fn is_singleton(&self) -> bool {
-        self.shared.key_types.is_empty()
+        self.shared.joined.key_types.is_empty()
     }
     fn watermark_interest(&self) -> WatermarkInterest {
         WatermarkInterest::Every
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        let spec = &self.shared.spec;
-        spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
+        self.shared.spec.join.route(bundle, partitions)
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let partition = TemporalPartition::new(Arc::clone(&self.shared), opening)?;

@@ -73,14 +73,14 @@ pub(super) struct TemporalPartition {
 impl TemporalPartition {
     pub fn new(shared: Arc<TemporalContext>, opening: PartitionContext) -> Result<Self> {
         Ok(TemporalPartition {
-            keys: KeyTable::new(&shared.key_types)?,
+            keys: KeyTable::new(&shared.joined.key_types)?,
             ids: Vec::new(),
             waits: Vec::new(),
             is_known: Vec::new(),
             waiting: EventTimeBuffer::new(shared.waiting_shape()),
-            versions: Versions::new(shared.spec.sides.schema(Side::Right)),
+            versions: Versions::new(shared.spec.join.sides.schema(Side::Right)),
             fresh: DueQueue::new(),
-            ranks: KeyRanks::new(opening.order, &shared.key_types)?,
+            ranks: KeyRanks::new(opening.order, &shared.joined.key_types)?,
             leaving: Vec::new(),
             left_already: 0,
             to_prune: Vec::new(),
@@ -111,8 +111,9 @@ impl TemporalPartition {
     fn take_left(&mut self, of_side: &SideRows, piece: &Piece<'_>) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let spec = &shared.spec;
-        let times = input::times(&of_side.columns, spec.left_time, spec.sides.schema(Side::Left))?;
-        let joins = self.intern(&of_side.columns, &spec.left_keys, of_side.rows.len())?;
+        let times =
+            input::times(&of_side.columns, spec.left_time, spec.join.sides.schema(Side::Left))?;
+        let joins = self.intern(&of_side.columns, &spec.join.left_keys, of_side.rows.len())?;
         let mut added = self.waiting.add(of_side.columns.clone(), of_side.rows.len());
         for (place, &row) in of_side.rows.iter().enumerate() {
             let (time, key) = (times[place], self.ids[place]);
@@ -131,9 +132,9 @@ impl TemporalPartition {
     fn take_right(&mut self, of_side: &SideRows, piece: &Piece<'_>) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let spec = &shared.spec;
-        let schema = spec.sides.schema(Side::Right);
+        let schema = spec.join.sides.schema(Side::Right);
         let times = input::times(&of_side.columns, spec.right_time, schema)?;
-        let joins = self.intern(&of_side.columns, &spec.right_keys, of_side.rows.len())?;
+        let joins = self.intern(&of_side.columns, &spec.join.right_keys, of_side.rows.len())?;
         let ids = std::mem::take(&mut self.ids);
         self.touch(VERSIONS, &ids)?;
         self.ids = ids;
@@ -293,7 +294,7 @@ impl Partition for TemporalPartition {
         if piece.num_rows() == 0 {
             return Ok(());
         }
-        let Split { left, right, .. } = side_rows::split(&self.shared.spec.sides, &piece)?;
+        let Split { left, right, .. } = side_rows::split(&self.shared.spec.join.sides, &piece)?;
         if !right.rows.is_empty() {
             self.take_right(&right, &piece)?;
         }

@@ -54,8 +54,8 @@ impl TemporalContext {
     /// What waits for its time.
     pub(super) fn waiting_shape(&self) -> WaitingShape {
         WaitingShape {
-            input: self.spec.sides.schema(Side::Left).clone(),
-            keys: self.spec.left_keys.clone(),
+            input: self.spec.join.sides.schema(Side::Left).clone(),
+            keys: self.spec.join.left_keys.clone(),
             rowtime: self.spec.left_time,
             // The first watermark beyond their time.
             behind_ms: 1,
@@ -65,7 +65,7 @@ impl TemporalContext {
 
     fn versions_table(&self) -> KeyedTable {
         let own = [(SEEN_FROM, Arrow::Int64), (DELETED, Arrow::Boolean)];
-        KeyedTable::new(&own, self.spec.sides.schema(Side::Right), &self.spec.right_keys)
+        KeyedTable::new(&own, self.spec.join.sides.schema(Side::Right), &self.spec.join.right_keys)
     }
 
     /// `keys` are the key columns of the keys that are captured.
@@ -104,7 +104,7 @@ impl TemporalContext {
             let picks: Vec<(usize, usize)> = versions.iter().enumerate().map(pick).collect();
             interleave(&[column.as_ref(), others.as_ref()], &picks).map(|both| *column = both)
         };
-        for (&place, keys) in self.spec.right_keys.iter().zip(keys) {
+        for (&place, keys) in self.spec.join.right_keys.iter().zip(keys) {
             put(&mut columns[place], keys, &|place| versions[place].key as usize)?;
         }
         let times = Int64Array::from_iter_values(versions.iter().map(|version| version.time));
@@ -130,7 +130,7 @@ impl KeyedState for TemporalPartition {
         &mut self.tracker
     }
     fn captures_at_once(&self) -> bool {
-        self.shared.key_types.is_empty()
+        self.shared.joined.key_types.is_empty()
     }
     fn capture_others(&mut self, extent: Extent, captured: &mut Captured) -> Result<()> {
         self.waiting.capture(extent, captured)
@@ -192,7 +192,7 @@ impl TemporalPartition {
     fn restore_waiting(&mut self, waiting: WaitingRows) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let rows = waiting.times.len();
-        let joins = self.intern(&waiting.columns, &shared.spec.left_keys, rows)?;
+        let joins = self.intern(&waiting.columns, &shared.spec.join.left_keys, rows)?;
         let mut added = self.waiting.add(waiting.columns.clone(), rows);
         for (place, joins) in joins.into_iter().enumerate() {
             let (time, key, kind) = (waiting.times[place], self.ids[place], waiting.kind(place));
@@ -207,12 +207,12 @@ impl TemporalPartition {
     fn restore_versions(&mut self, batch: &RecordBatch) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let (spec, rows) = (&shared.spec, batch.num_rows());
-        let schema = spec.sides.schema(Side::Right);
+        let schema = spec.join.sides.schema(Side::Right);
         let columns = shared.versions_table().columns(batch)?;
         let times = input::times(&columns, spec.right_time, schema)?;
         let seen = numbers_of::<Int64Type>(batch, SEEN_FROM)?;
         let deleted = flags(batch, DELETED)?;
-        self.intern(&columns, &spec.right_keys, rows)?;
+        self.intern(&columns, &spec.join.right_keys, rows)?;
         let chunk = self.versions.add_rows(columns, rows);
         for place in 0..rows {
             let (time, key) = (times[place], self.ids[place]);

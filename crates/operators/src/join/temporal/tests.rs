@@ -6,6 +6,7 @@ use crate::join::JoinKind;
 use crate::join::bounded::fixture::{
     Feed, Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left,
 };
+use crate::join::equi::EquiJoin;
 use crate::join::sides::Side;
 use crate::reference::Value;
 use crate::test_kit::{
@@ -15,13 +16,15 @@ use crate::test_kit::{
 
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> TemporalJoin {
     let spec = TemporalJoinSpec {
-        sides: sides(keys),
-        kind,
-        left_keys: vec![0],
-        right_keys: vec![1],
+        join: EquiJoin {
+            sides: sides(keys),
+            kind,
+            left_keys: vec![0],
+            right_keys: vec![1],
+            residual: has_residual.then(smaller_on_the_left),
+        },
         left_time: 1,
         right_time: 0,
-        residual: has_residual.then(smaller_on_the_left),
     };
     TemporalJoin::new(spec).unwrap()
 }

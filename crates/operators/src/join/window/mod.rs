@@ -34,17 +34,17 @@ use arrow_array::ArrayRef;
 use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, DataType, Extent, Grid, Operator, OperatorClass, Output, Partition,
-    PartitionContext, Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Extent, Grid, Operator, OperatorClass, Output, Partition, PartitionContext,
+    Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
 };
-use thalweg_expr::Expr;
 
 use super::JoinKind;
 use super::bounded::side_rows;
-use super::sides::{Side, Sides};
+use super::sides::Side;
 use crate::aggregate::RowOrder;
 use crate::capture::serials::ExpiringSerials;
-use crate::join::pairs::{Joined, key_types};
+use crate::join::equi::EquiJoin;
+use crate::join::pairs::Joined;
 use crate::keys::ranks::KeyRanks;
 use crate::rows::chunks::Chunks;
 use crate::rows::columns::keys_of;
@@ -55,27 +55,17 @@ use state::{BundleOrders, Grouping, SpareRows, Window, WindowRows};
 
 /// What is joined.
 pub struct WindowJoinSpec {
-    /// The inputs.
-    pub sides: Sides,
-    /// Which rows leave.
-    pub kind: JoinKind,
-    /// Key columns of the left side, as positions in its own columns. Without keys there is one
-    /// partition.
-    pub left_keys: Vec<usize>,
-    /// Key columns of the right side, of the same types in the same order.
-    pub right_keys: Vec<usize>,
+    /// The inputs, their keys, and which rows leave.
+    pub join: EquiJoin,
     /// Window start and end of the left side, positions in its own columns.
     pub left_window: (usize, usize),
     /// Window start and end of the right side.
     pub right_window: (usize, usize),
-    /// What must hold besides, over the columns of the left side, then those of the right.
-    pub residual: Option<Expr>,
 }
 
 struct WindowJoinContext {
     spec: WindowJoinSpec,
     joined: Joined,
-    key_types: Vec<DataType>,
     zone: Option<Tz>,
     ends: Option<Vec<Grid>>,
 }
@@ -87,10 +77,6 @@ impl WindowJoinContext {
         side.pick(kind.pads_left_rows() || kind == JoinKind::Anti, kind.pads_right_rows())
     }
 
-    fn keys(&self, side: Side) -> &[usize] {
-        side.pick(&self.spec.left_keys, &self.spec.right_keys)
-    }
-
     /// Window start and end of a side, positions in its own columns.
     fn window(&self, side: Side) -> (usize, usize) {
         side.pick(self.spec.left_window, self.spec.right_window)
@@ -99,10 +85,10 @@ impl WindowJoinContext {
     /// What decides where rows belong, from the columns of their side.
     fn window_rows(&self, side: Side, columns: &[ArrayRef]) -> Result<WindowRows> {
         let window = self.window(side);
-        let schema = self.spec.sides.schema(side);
+        let schema = self.spec.join.sides.schema(side);
         let starts = input::times(columns, window.0, schema)?;
         let ends = input::times(columns, window.1, schema)?;
-        let keys = keys_of(columns, self.keys(side));
+        let keys = keys_of(columns, self.spec.join.keys(side));
         let joinable = input::joinable(&keys);
         Ok(WindowRows { starts, ends, keys, joinable })
     }
@@ -116,10 +102,8 @@ pub struct WindowJoin {
 impl WindowJoin {
     /// An operator; an error if the specification does not fit together.
     pub fn new(spec: WindowJoinSpec) -> Result<Self> {
-        let keys = (spec.left_keys.as_slice(), spec.right_keys.as_slice());
-        let key_types = key_types(&spec.sides, keys)?;
-        let joined = Joined::new(&spec.sides, spec.kind, keys, spec.residual.clone(), true)?;
-        let shared = WindowJoinContext { spec, joined, key_types, zone: None, ends: None };
+        let joined = Joined::new(&spec.join, true)?;
+        let shared = WindowJoinContext { spec, joined, zone: None, ends: None };
         Ok(WindowJoin { shared: Arc::new(shared) })
     }
 
@@ -157,7 +141,7 @@ impl Operator for WindowJoin {
         OperatorClass::Commuting
     }
     fn is_singleton(&self) -> bool {
-        self.shared.key_types.is_empty()
+        self.shared.joined.key_types.is_empty()
     }
     fn watermark_interest(&self) -> WatermarkInterest {
         match (&self.shared.ends, self.shared.zone) {
@@ -166,19 +150,18 @@ impl Operator for WindowJoin {
         }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        let spec = &self.shared.spec;
-        spec.sides.route(bundle, &spec.left_keys, &spec.right_keys, partitions)
+        self.shared.spec.join.route(bundle, partitions)
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
         let spec = &self.shared.spec;
-        let chunks = |side| Chunks::new(spec.sides.schema(side));
+        let chunks = |side| Chunks::new(spec.join.sides.schema(side));
         Ok(Box::new(WindowJoinPartition {
             chunks: [chunks(Side::Left), chunks(Side::Right)],
             windows: BTreeMap::new(),
             closing: None,
             spare: SpareRows::default(),
             zone: Zone::new(self.shared.zone),
-            ranks: KeyRanks::new(opening.order, &self.shared.key_types)?,
+            ranks: KeyRanks::new(opening.order, &self.shared.joined.key_types)?,
             grouping: Grouping::default(),
             orders: BundleOrders::default(),
             serials: ExpiringSerials::default(),
@@ -256,7 +239,7 @@ impl WindowJoinPartition {
             let window = match self.windows.entry(end) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
-                    entry.insert(self.spare.window(&self.shared.key_types)?)
+                    entry.insert(self.spare.window(&self.shared.joined.key_types)?)
                 }
             };
             window.take(side, rows, of_window, chunk)?;
@@ -285,7 +268,7 @@ impl Partition for WindowJoinPartition {
             return Ok(());
         }
         input::inserts_only(&piece, "a window join")?;
-        let split = side_rows::split(&self.shared.spec.sides, &piece)?;
+        let split = side_rows::split(&self.shared.spec.join.sides, &piece)?;
         let mut late = Vec::new();
         for side in [Side::Left, Side::Right] {
             late.extend(self.take(side, &split, &piece)?);

@@ -93,7 +93,7 @@ impl WindowJoinContext {
     fn timed_table(&self, side: Side) -> KeyedTable {
         let own = [(SERIAL, Arrow::UInt64), (WINDOW_START, Arrow::Int64)];
         if self.joined.reads(side) {
-            let (schema, end) = (self.spec.sides.schema(side), self.window(side).1);
+            let (schema, end) = (self.spec.join.sides.schema(side), self.window(side).1);
             return KeyedTable::new(&own[..1], schema, &[end]);
         }
         let end = Column::new(WINDOW_END, DataType::BigInt.not_null());
@@ -107,7 +107,7 @@ impl WindowJoinContext {
         let table = self.timed_table(side);
         let columns = table.columns(batch)?;
         let ends = match self.joined.reads(side) {
-            true => input::times(&columns, self.window(side).1, self.spec.sides.schema(side))?,
+            true => input::times(&columns, self.window(side).1, self.spec.join.sides.schema(side))?,
             false => numbers_of::<Int64Type>(batch, WINDOW_END)?.to_vec().into(),
         };
         let expires = Int64Array::new(ends, None);
@@ -116,10 +116,10 @@ impl WindowJoinContext {
 
     /// The columns that are captured of the rows of a side.
     fn captured_columns(&self, side: Side) -> TableSchema {
-        let schema = self.spec.sides.schema(side);
+        let schema = self.spec.join.sides.schema(side);
         match self.joined.reads(side) {
             true => schema.clone(),
-            false => schema_of(schema, self.keys(side)),
+            false => schema_of(schema, self.spec.join.keys(side)),
         }
     }
 

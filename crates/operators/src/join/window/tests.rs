@@ -14,6 +14,7 @@ use crate::join::JoinKind;
 use crate::join::bounded::fixture::{
     Keys, Row, Shape, Step, pair, random_steps, script, sides, smaller_on_the_left, tagged, values,
 };
+use crate::join::equi::EquiJoin;
 use crate::join::sides::{Side, Sides};
 use crate::reference::Value;
 use crate::test_kit::{
@@ -24,13 +25,15 @@ use crate::test_kit::{
 /// The time of a row is both start and end of its window here: the rows of a window share both.
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> WindowJoin {
     let spec = WindowJoinSpec {
-        sides: sides(keys),
-        kind,
-        left_keys: vec![0],
-        right_keys: vec![1],
+        join: EquiJoin {
+            sides: sides(keys),
+            kind,
+            left_keys: vec![0],
+            right_keys: vec![1],
+            residual: has_residual.then(smaller_on_the_left),
+        },
         left_window: (1, 1),
         right_window: (0, 0),
-        residual: has_residual.then(smaller_on_the_left),
     };
     WindowJoin::new(spec).unwrap()
 }
@@ -182,13 +185,15 @@ fn the_sequence_of_a_window_does_not_depend_on_who_comes_first() {
         let shape = Shape { rows: 120, keys: 3, disorder_ms: 20, delay_ms: 25 };
         let steps = windowed(random_steps(shape, random), [10, 40][seed as usize % 2]);
         let operator = WindowJoin::new(WindowJoinSpec {
-            sides: sides(Keys::Integer),
-            kind: JoinKind::ALL[seed as usize % 6],
-            left_keys: vec![],
-            right_keys: vec![],
+            join: EquiJoin {
+                sides: sides(Keys::Integer),
+                kind: JoinKind::ALL[seed as usize % 6],
+                left_keys: vec![],
+                right_keys: vec![],
+                residual: Some(smaller_on_the_left()),
+            },
             left_window: (1, 1),
             right_window: (0, 0),
-            residual: Some(smaller_on_the_left()),
         })
         .unwrap();
         let script = script(Keys::Integer, &steps, 1 + seed as u32 / 12);
@@ -266,13 +271,9 @@ fn windows_of_equal_ends_and_other_starts_are_apart() {
     let (left_keys, right_keys) = (vec![0], vec![0]);
     let kind = JoinKind::Inner;
     let spec = WindowJoinSpec {
-        sides,
-        kind,
-        left_keys,
-        right_keys,
+        join: EquiJoin { sides, kind, left_keys, right_keys, residual: None },
         left_window,
         right_window,
-        residual: None,
     };
     let driven = check_operator(&WindowJoin::new(spec).unwrap(), &[rows]);
     let found: Vec<Vec<Value>> = driven.changes().iter().map(|row| row[..2].to_vec()).collect();

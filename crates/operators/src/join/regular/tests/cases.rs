@@ -136,10 +136,12 @@ fn the_schema_says_which_columns_can_be_null() {
 
 #[test]
 fn keys_that_do_not_fit_are_refused() {
-    let bad = JoinSpec { right_keys: vec![2], ..spec(JoinKind::Inner, &[0], false, false) };
+    let mut bad = spec(JoinKind::Inner, &[0], false, false);
+    bad.join.right_keys = vec![2];
     let error = RegularJoin::new(bad).err().expect("a number is no text");
     assert_eq!(error.kind(), ErrorKind::Internal);
-    let bad = JoinSpec { right_keys: vec![7], ..spec(JoinKind::Inner, &[0], false, false) };
+    let mut bad = spec(JoinKind::Inner, &[0], false, false);
+    bad.join.right_keys = vec![7];
     assert!(RegularJoin::new(bad).is_err());
 }
 

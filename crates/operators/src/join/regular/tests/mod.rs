@@ -12,8 +12,8 @@ use thalweg_expr::{CompareOp, Expr, ExprKind};
 
 use super::JoinSpec;
 use crate::join::JoinKind;
-use crate::join::sides::Side;
-use crate::join::sides::Sides;
+use crate::join::equi::EquiJoin;
+use crate::join::sides::{Side, Sides};
 use crate::reference::Value;
 use crate::test_kit::Event;
 
@@ -36,12 +36,14 @@ pub(crate) fn sides() -> Sides {
 
 fn spec(kind: JoinKind, keys: &[usize], null_equals_null: bool, residual: bool) -> JoinSpec {
     JoinSpec {
-        sides: sides(),
-        kind,
-        left_keys: keys.to_vec(),
-        right_keys: keys.to_vec(),
+        join: EquiJoin {
+            sides: sides(),
+            kind,
+            left_keys: keys.to_vec(),
+            right_keys: keys.to_vec(),
+            residual: residual.then(a_less_than_b),
+        },
         null_equals_null: vec![null_equals_null; keys.len()],
-        residual: residual.then(a_less_than_b),
         left_unique: false,
         right_unique: false,
         state_ttl_ms: (None, None),

@@ -61,9 +61,9 @@ fn any_row(shape: Shape, random: &mut SplitMix64) -> Row {
 /// Compares with the reference: the sequence with one partition whatever the bundles, the multiset
 /// in all other ways, and what is left at the end.
 fn check(spec: JoinSpec, changes: &[Change], what: &str) {
-    let (kind, keys) = (spec.kind, spec.left_keys.clone());
+    let (kind, keys) = (spec.join.kind, spec.join.left_keys.clone());
     let null_equals_null = spec.null_equals_null.first() == Some(&true);
-    let has_residual = spec.residual.is_some();
+    let has_residual = spec.join.residual.is_some();
     let naive = || Naive::new(kind, &keys, null_equals_null, has_residual);
     let expected = naive().run(changes);
     let join = RegularJoin::new(spec).unwrap();
