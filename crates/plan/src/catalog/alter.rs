@@ -60,7 +60,7 @@ impl CreateTable {
         Error::plan(format!("table {} has no {what}", self.name.text))
     }
 
-    fn position(&self, name: &Name) -> Result<usize> {
+    pub(super) fn position(&self, name: &Name) -> Result<usize> {
         let found = self.columns.iter().position(|column| column.name.text == name.text);
         found.ok_or_else(|| {
             let names = self.columns.iter().map(|column| column.name.text.as_str());

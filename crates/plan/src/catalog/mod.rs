@@ -219,6 +219,11 @@ impl Catalog {
         Ok(true)
     }
 
+    /// The table with this name.
+    fn table_named(&self, name: &Name) -> Result<&CreateTable> {
+        self.table(&self.key(&name.text)).ok_or_else(|| self.missing(name, false))
+    }
+
     /// A name of a new object with its key as text. Its database exists.
     fn keyed(&self, name: &Name) -> Result<Name> {
         let (path, object) = self.current().object(&name.text);
@@ -251,9 +256,7 @@ impl Catalog {
         query_fields: Option<&[Field]>,
     ) -> Result<CreateTable> {
         if let Some(clause) = &table.like {
-            let name = &clause.table;
-            let base = self.table(&self.key(&name.text));
-            return like::like(table, clause, base.ok_or_else(|| self.missing(name, false))?);
+            return like::like(table, clause, self.table_named(&clause.table)?);
         }
         like::of_query(table, query_fields.unwrap_or_default())
     }
@@ -334,10 +337,9 @@ impl Catalog {
         let Declaration::AlterTable { name, if_exists, change } = declaration else {
             return Ok(None);
         };
-        match self.table(&self.key(&name.text)) {
-            Some(table) => table.changed(change).map(Some),
-            None if *if_exists => Ok(None),
-            None => Err(self.missing(name, false)),
+        match self.table_named(name) {
+            Err(_) if *if_exists => Ok(None),
+            found => found?.changed(change).map(Some),
         }
     }
 

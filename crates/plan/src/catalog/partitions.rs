@@ -8,21 +8,10 @@ use thalweg_core::{Error, Result};
 
 use super::{Catalog, RuntimeMode, TextRows};
 use crate::ast::{AnalyzedColumns, CreateTable, Distribution, Name, PartitionValues};
-use crate::bind::near::did_you_mean;
 
 impl CreateTable {
-    /// Fails if a column that something names is not there.
-    pub(super) fn check_column(&self, name: &Name) -> Result<()> {
-        if self.columns.iter().any(|column| column.name.text == name.text) {
-            return Ok(());
-        }
-        let names = self.columns.iter().map(|column| column.name.text.as_str());
-        let error = Error::plan(format!("table {} has no column {}", self.name.text, name.text));
-        Err(did_you_mean(error, &name.text, names).at(name.span))
-    }
-
     pub(super) fn set_distribution(&mut self, new: &Distribution, replaces: bool) -> Result<()> {
-        new.columns.iter().try_for_each(|column| self.check_column(column))?;
+        new.columns.iter().try_for_each(|column| self.position(column).map(drop))?;
         if self.distribution.is_some() != replaces {
             let (has, hint) = match replaces {
                 true => ("has no distribution to modify", "write ADD in the place of MODIFY"),
@@ -140,8 +129,7 @@ impl Distribution {
 impl Catalog {
     /// `SHOW PARTITIONS table [PARTITION (…)]`
     pub(super) fn show_partitions(&self, name: &Name, only: &PartitionValues) -> Result<TextRows> {
-        let table = self.table(&self.key(&name.text));
-        let table = table.ok_or_else(|| self.missing(name, false))?;
+        let table = self.table_named(name)?;
         if table.partitioned_by.is_empty() {
             table.check_partition_columns(std::iter::once(name))?;
         }
@@ -168,11 +156,10 @@ impl Catalog {
                 .hint("SET 'execution.runtime-mode' = 'batch' before, or leave it out")
                 .at(name.span));
         }
-        let table = self.table(&self.key(&name.text));
-        let table = table.ok_or_else(|| self.missing(name, false))?;
+        let table = self.table_named(name)?;
         table.check_partition_columns(partition.iter())?;
         if let AnalyzedColumns::Named(names) = columns {
-            names.iter().try_for_each(|column| table.check_column(column))?;
+            names.iter().try_for_each(|column| table.position(column).map(drop))?;
         }
         self.notes.push(format!(
             "ANALYZE TABLE {} has no effect: plans do not depend on statistics here",

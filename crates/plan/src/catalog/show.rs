@@ -20,10 +20,17 @@ impl Catalog {
     ) -> Result<TextRows> {
         let row = |header: &str, text: String| TextRows::new(&[header], vec![vec![text]]);
         Ok(match show {
-            Show::Tables(filter) => names("table name", self.names_of(filter, true)?, filter),
-            Show::Views(filter) => names("view name", self.names_of(filter, false)?, filter),
+            Show::Tables(filter) => {
+                let keys = self.tables.keys().chain(self.views.keys());
+                names("table name", self.names_in(filter, keys)?, filter)
+            }
+            Show::Views(filter) => {
+                names("view name", self.names_in(filter, self.views.keys())?, filter)
+            }
             Show::MaterializedTables(filter) => {
-                names("materialized table name", self.materialized_names(filter)?, filter)
+                let own = self.tables.iter().filter(|(_, table)| table.materialized.is_some());
+                let own = self.names_in(filter, own.map(|(key, _)| key))?;
+                names("materialized table name", own, filter)
             }
             Show::Functions { is_user, filter } => {
                 names("function name", self.function_names(*is_user, filter, functions)?, filter)
@@ -48,11 +55,7 @@ impl Catalog {
             Show::Connectors => connectors::show(connectors),
             Show::Connector(name) => connectors::describe(connectors, name)?,
             Show::Settings => self.settings.rows(),
-            Show::CreateTable(name) => {
-                let table = self.table(&self.key(&name.text));
-                let table = table.ok_or_else(|| self.missing(name, false))?;
-                row("create table", table.text.clone())
-            }
+            Show::CreateTable(name) => row("create table", self.table_named(name)?.text.clone()),
             Show::CreateView(name) => {
                 let view = self.view(&self.key(&name.text));
                 row("create view", view.ok_or_else(|| self.missing(name, true))?.create_text())
@@ -78,20 +81,14 @@ impl Catalog {
         }
     }
 
-    fn materialized_names(&self, filter: &ListFilter) -> Result<Vec<String>> {
+    /// The names behind those of these keys that are in the database that is meant.
+    fn names_in<'k>(
+        &self,
+        filter: &ListFilter,
+        keys: impl Iterator<Item = &'k String>,
+    ) -> Result<Vec<String>> {
         let place = self.place_of(filter)?;
-        let own = self.tables.iter().filter(|(_, table)| table.materialized.is_some());
-        let own = own.filter_map(|(key, _)| {
-            let (path, name) = DatabasePath::default().object(key);
-            (path == place).then_some(name)
-        });
-        Ok(own.collect())
-    }
-
-    fn names_of(&self, filter: &ListFilter, with_tables: bool) -> Result<Vec<String>> {
-        let place = self.place_of(filter)?;
-        let tables = self.tables.keys().filter(|_| with_tables);
-        let own = tables.chain(self.views.keys()).filter_map(|key| {
+        let own = keys.filter_map(|key| {
             let (path, name) = DatabasePath::default().object(key);
             (path == place).then_some(name)
         });

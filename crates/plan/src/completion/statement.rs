@@ -6,31 +6,8 @@ use crate::catalog::path;
 use crate::parser::FlinkDialect;
 
 /// Words that end a list of tables, or stand behind a table without being its alias.
-const NO_ALIASES: [&str; 23] = [
-    "ON",
-    "WHERE",
-    "GROUP",
-    "ORDER",
-    "HAVING",
-    "JOIN",
-    "LEFT",
-    "RIGHT",
-    "FULL",
-    "INNER",
-    "CROSS",
-    "UNION",
-    "INTERSECT",
-    "EXCEPT",
-    "LIMIT",
-    "FOR",
-    "SELECT",
-    "FROM",
-    "WITH",
-    "SET",
-    "VALUES",
-    "USING",
-    "MATCH_RECOGNIZE",
-];
+const NO_ALIASES: &str = "ON WHERE GROUP ORDER HAVING JOIN LEFT RIGHT FULL INNER CROSS UNION \
+    INTERSECT EXCEPT LIMIT FOR SELECT FROM WITH SET VALUES USING MATCH_RECOGNIZE";
 /// Words that begin an entry of a table's definition which is no column.
 const NO_COLUMNS: [&str; 6] = ["WATERMARK", "PRIMARY", "CONSTRAINT", "UNIQUE", "PERIOD", "LIKE"];
 
@@ -158,11 +135,11 @@ impl StatementText {
 
     /// `[AS] alias`
     fn alias_at(&self, at: usize) -> Option<String> {
+        let is_no_alias =
+            |token: &Token| NO_ALIASES.split(' ').any(|word| is_word_of(token, &[word]));
         let is_as = self.0.get(at).is_some_and(|token| is_word_of(token, &["AS"]));
         match self.0.get(at + usize::from(is_as)) {
-            Some(token @ Token::Word(word)) if !is_word_of(token, &NO_ALIASES) => {
-                Some(word.value.clone())
-            }
+            Some(token @ Token::Word(word)) if !is_no_alias(token) => Some(word.value.clone()),
             _ => None,
         }
     }

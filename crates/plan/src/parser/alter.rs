@@ -155,17 +155,12 @@ fn dropped(cursor: &mut Cursor<'_>) -> Result<TableChange> {
 /// One column, watermark or key, or several in brackets.
 fn parts(cursor: &mut Cursor<'_>, table: &Name) -> Result<TableParts> {
     let mut parts = TableParts { table: CreateTable::new(table.clone()), positions: Vec::new() };
-    if !cursor.take_token(&Token::LParen) {
+    if !cursor.is_token(&Token::LParen) {
         part(cursor, &mut parts)?;
         return Ok(parts);
     }
-    loop {
-        part(cursor, &mut parts)?;
-        if !cursor.take_token(&Token::Comma) {
-            cursor.expect_token(&Token::RParen)?;
-            return Ok(parts);
-        }
-    }
+    cursor.parenthesized(|cursor| part(cursor, &mut parts))?;
+    Ok(parts)
 }
 
 fn part(cursor: &mut Cursor<'_>, parts: &mut TableParts) -> Result<()> {

@@ -95,12 +95,7 @@ fn definition(
     if cursor.is_token(&Token::LParen) && is_list_of_names(cursor) {
         order = cursor.parenthesized_names("a column")?;
     } else if cursor.take_token(&Token::LParen) {
-        loop {
-            element(cursor, &mut table)?;
-            if !cursor.take_token(&Token::Comma) {
-                break;
-            }
-        }
+        cursor.list(|cursor| element(cursor, &mut table))?;
         if !cursor.take_token(&Token::RParen) {
             return Err(cursor.expected("',' or ')' after a column"));
         }
@@ -288,9 +283,8 @@ fn clauses(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<()> {
 
 /// `('name' = 'value', …)`, both in quotes, as in Flink.
 pub(super) fn option_list(cursor: &mut Cursor<'_>) -> Result<OptionList> {
-    cursor.expect_token(&Token::LParen)?;
     let mut options = OptionList::new();
-    loop {
+    cursor.parenthesized(|cursor| {
         let key = cursor.string("an option's name in single quotes")?;
         cursor.expect_token(&Token::Eq)?;
         let value = cursor.string("an option's value in single quotes")?;
@@ -300,11 +294,9 @@ pub(super) fn option_list(cursor: &mut Cursor<'_>) -> Result<OptionList> {
             );
         }
         options.push((key, value));
-        if !cursor.take_token(&Token::Comma) {
-            cursor.expect_token(&Token::RParen)?;
-            return Ok(options);
-        }
-    }
+        Ok(())
+    })?;
+    Ok(options)
 }
 
 /// What can be checked only when all columns are read.

@@ -62,10 +62,7 @@ pub(super) fn use_statement(cursor: &mut Cursor<'_>) -> Result<Declaration> {
     }
     if cursor.is_word("MODULES") && cursor.peek_at(1).is_some() {
         cursor.next();
-        let mut names = vec![cursor.name("a module's name")?];
-        while cursor.take_token(&sqlparser::tokenizer::Token::Comma) {
-            names.push(cursor.name("a module's name")?);
-        }
+        let names = cursor.list(|cursor| cursor.name("a module's name"))?;
         return Ok(Declaration::UseModules(names));
     }
     Ok(Declaration::UseDatabase(cursor.path("a database's name")?))
@@ -112,18 +109,16 @@ pub(super) fn create_function(
         true => Some(cursor.name("a language")?),
         false => None,
     };
-    let mut resources = Vec::new();
-    if cursor.take_words(&["USING"]) {
-        loop {
-            if !(cursor.take_words(&["JAR"]) || cursor.take_words(&["ARTIFACT"])) {
-                return Err(cursor.expected("JAR"));
-            }
-            resources.push(cursor.string("a path in single quotes")?);
-            if !cursor.take_token(&sqlparser::tokenizer::Token::Comma) {
-                break;
-            }
+    let resource = |cursor: &mut Cursor<'_>| {
+        if !(cursor.take_words(&["JAR"]) || cursor.take_words(&["ARTIFACT"])) {
+            return Err(cursor.expected("JAR"));
         }
-    }
+        cursor.string("a path in single quotes")
+    };
+    let resources = match cursor.take_words(&["USING"]) {
+        true => cursor.list(resource)?,
+        false => Vec::new(),
+    };
     with_options(cursor)?;
     Ok(Declaration::CreateFunction(CreateFunction {
         name,
@@ -167,10 +162,7 @@ pub(super) fn option_names(cursor: &mut Cursor<'_>) -> Result<Vec<Name>> {
     if cursor.take_token(&Token::RParen) {
         return Err(Error::plan("RESET names no option").at(here));
     }
-    let mut names = vec![cursor.string("an option's name in single quotes")?];
-    while cursor.take_token(&Token::Comma) {
-        names.push(cursor.string("an option's name in single quotes")?);
-    }
+    let names = cursor.list(|cursor| cursor.string("an option's name in single quotes"))?;
     cursor.expect_token(&Token::RParen)?;
     Ok(names)
 }

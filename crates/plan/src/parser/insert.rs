@@ -35,23 +35,19 @@ pub(super) fn insert(cursor: &mut Cursor<'_>) -> Result<Insert> {
 
 /// `(column [= value], …)`. A column without a value is one of the query's.
 fn partition(cursor: &mut Cursor<'_>) -> Result<Vec<(Name, sqlparser::ast::Expr)>> {
-    cursor.expect_token(&Token::LParen)?;
-    let mut partition = Vec::new();
-    loop {
+    let columns = cursor.parenthesized(|cursor| {
         let column = cursor.name("a column of PARTITIONED BY")?;
-        if cursor.take_token(&Token::Eq) {
-            let here = cursor.here();
-            let tokens = cursor.take_until(&[Token::Comma, Token::RParen]);
-            if tokens.is_empty() {
-                return Err(cursor.expected("a value"));
-            }
-            partition.push((column, expression(cursor.source, tokens).map_err(|e| e.at(here))?));
+        if !cursor.take_token(&Token::Eq) {
+            return Ok(None);
         }
-        if !cursor.take_token(&Token::Comma) {
-            cursor.expect_token(&Token::RParen)?;
-            return Ok(partition);
+        let here = cursor.here();
+        let tokens = cursor.take_until(&[Token::Comma, Token::RParen]);
+        if tokens.is_empty() {
+            return Err(cursor.expected("a value"));
         }
-    }
+        Ok(Some((column, expression(cursor.source, tokens).map_err(|e| e.at(here))?)))
+    })?;
+    Ok(columns.into_iter().flatten().collect())
 }
 
 /// The INSERT that fills the table of CREATE TABLE AS.

@@ -44,22 +44,20 @@ fn bucket_count(cursor: &mut Cursor<'_>) -> Result<u32> {
 
 /// `(column = value, …)`, each value a text or a number.
 pub(super) fn partition_values(cursor: &mut Cursor<'_>) -> Result<PartitionValues> {
-    cursor.expect_token(&Token::LParen)?;
-    let mut values = PartitionValues::new();
-    loop {
+    cursor.parenthesized(|cursor| {
         let column = cursor.name("a column of PARTITIONED BY")?;
         cursor.expect_token(&Token::Eq)?;
-        let value = match cursor.peek_at(0) {
-            Some(Token::SingleQuotedString(text) | Token::Number(text, _)) => text.clone(),
-            _ => return Err(cursor.expected("a text in single quotes or a number")),
-        };
-        cursor.index += 1;
-        values.push((column, value));
-        if !cursor.take_token(&Token::Comma) {
-            cursor.expect_token(&Token::RParen)?;
-            return Ok(values);
-        }
-    }
+        Ok((column, partition_value(cursor)?))
+    })
+}
+
+fn partition_value(cursor: &mut Cursor<'_>) -> Result<String> {
+    let value = match cursor.peek_at(0) {
+        Some(Token::SingleQuotedString(text) | Token::Number(text, _)) => text.clone(),
+        _ => return Err(cursor.expected("a text in single quotes or a number")),
+    };
+    cursor.index += 1;
+    Ok(value)
 }
 
 /// `PARTITION (…) [, PARTITION (…)]…`; options of each are read and dropped.
@@ -88,11 +86,7 @@ pub(super) fn analyze(cursor: &mut Cursor<'_>) -> Result<Declaration> {
     let columns = match () {
         () if cursor.take_words(&["FOR", "ALL", "COLUMNS"]) => AnalyzedColumns::All,
         () if cursor.take_words(&["FOR", "COLUMNS"]) => {
-            let mut names = vec![cursor.name("a column")?];
-            while cursor.take_token(&Token::Comma) {
-                names.push(cursor.name("a column")?);
-            }
-            AnalyzedColumns::Named(names)
+            AnalyzedColumns::Named(cursor.list(|cursor| cursor.name("a column"))?)
         }
         () => AnalyzedColumns::None,
     };
@@ -101,19 +95,11 @@ pub(super) fn analyze(cursor: &mut Cursor<'_>) -> Result<Declaration> {
 
 /// `(column [= value], …)`, of which only the names count.
 fn named_columns(cursor: &mut Cursor<'_>) -> Result<Vec<crate::ast::Name>> {
-    cursor.expect_token(&Token::LParen)?;
-    let mut names = Vec::new();
-    loop {
-        names.push(cursor.name("a column of PARTITIONED BY")?);
+    cursor.parenthesized(|cursor| {
+        let column = cursor.name("a column of PARTITIONED BY")?;
         if cursor.take_token(&Token::Eq) {
-            match cursor.peek_at(0) {
-                Some(Token::SingleQuotedString(_) | Token::Number(..)) => cursor.index += 1,
-                _ => return Err(cursor.expected("a text in single quotes or a number")),
-            }
+            partition_value(cursor)?;
         }
-        if !cursor.take_token(&Token::Comma) {
-            cursor.expect_token(&Token::RParen)?;
-            return Ok(names);
-        }
-    }
+        Ok(column)
+    })
 }

@@ -382,13 +382,28 @@ impl<'a> Cursor<'a> {
     }
     /// `(a, b, …)`
     pub(super) fn parenthesized_names(&mut self, what: &str) -> Result<Vec<Name>> {
+        self.parenthesized(|cursor| cursor.name(what))
+    }
+    /// `(item, …)`, at least one.
+    pub(super) fn parenthesized<T>(
+        &mut self,
+        item: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
         self.expect_token(&Token::LParen)?;
-        let mut names = vec![self.name(what)?];
-        while self.take_token(&Token::Comma) {
-            names.push(self.name(what)?);
-        }
+        let items = self.list(item)?;
         self.expect_token(&Token::RParen)?;
-        Ok(names)
+        Ok(items)
+    }
+    /// `item, …`, at least one.
+    pub(super) fn list<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut items = vec![item(self)?];
+        while self.take_token(&Token::Comma) {
+            items.push(item(self)?);
+        }
+        Ok(items)
     }
     /// Takes the tokens up to one of `stops` outside of any bracket, or to the end.
     pub(super) fn take_until(&mut self, stops: &[Token]) -> &'a [TokenWithSpan] {

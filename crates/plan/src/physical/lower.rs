@@ -599,6 +599,18 @@ impl<'a> Lowering<'a> {
     ) -> Edges {
         let id = self.identities.give(kind, "", &[node]);
         let name = format!("{kind} {}", table_name(input));
+        self.add_named(id, name, operator, edges, details)
+    }
+
+    /// Adds an operator under a name of its own.
+    pub(super) fn add_named(
+        &mut self,
+        id: String,
+        name: String,
+        operator: Arc<dyn Operator>,
+        edges: Edges,
+        details: Vec<String>,
+    ) -> Edges {
         let word = describe_operator(operator.as_ref());
         let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
         vec![Input { from: stage, port: 0 }]

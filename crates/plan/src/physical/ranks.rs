@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use thalweg_core::connector::{LIVE_CONNECTOR, TableRequest};
-use thalweg_core::graph::{Input, StageKind};
+use thalweg_core::graph::{};
 use thalweg_core::live::LiveTable;
 use thalweg_core::{Error, Result};
 use thalweg_operators::live::{KeepRows, KeepRowsSpec};
@@ -26,7 +26,7 @@ use thalweg_operators::top_n::{
 };
 use thalweg_operators::window::{LatePolicy, WindowTop};
 
-use super::lower::{Edges, Lowering, describe_operator};
+use super::lower::{Edges, Lowering, };
 use super::window::{ends_of_column, zone_of_column};
 use crate::logical::changes::window_end_key;
 use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute, column_of};
@@ -179,9 +179,7 @@ impl Lowering<'_> {
         let id = self.identities.give("materialize", &table.name, &[]);
         let name = format!("materialize {}", table.name);
         let details = vec!["keeps the rows of each primary key".to_string()];
-        let word = describe_operator(operator.as_ref());
-        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
-        Ok(vec![Input { from: stage, port: 0 }])
+        Ok(self.add_named(id, name, operator, edges, details))
     }
 
     /// Keeps the rows of a materialized table, whose sink only publishes them. Rows of other tables
@@ -216,9 +214,7 @@ impl Lowering<'_> {
         let id = self.identities.give("keep", &table.name, &[]);
         let name = format!("keep rows of {}", table.name);
         let details = vec!["keeps the newest row of each primary key for readers".to_string()];
-        let word = describe_operator(operator.as_ref());
-        let stage = self.add(id, name, StageKind::Operator(operator), edges, &word, details);
-        Ok(vec![Input { from: stage, port: 0 }])
+        Ok(self.add_named(id, name, operator, edges, details))
     }
 
     /// One row per key. Only the first row by row time judges lateness: an older row that comes
