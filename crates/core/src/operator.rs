@@ -85,6 +85,13 @@ pub enum Route {
 }
 
 impl Route {
+    /// All rows to the first partition.
+    pub fn all_to_first(bundle: &Bundle, partitions: usize) -> Self {
+        let mut rows = vec![Vec::new(); partitions.max(1)];
+        rows[0] = (0..bundle.num_rows() as u32).collect();
+        Route::Scatter(rows)
+    }
+
     /// How many partitions it leads to; the local one counts once more if it has rows of both ways.
     pub fn num_shares(&self) -> usize {
         let filled = |parts: &[Vec<u32>]| parts.iter().filter(|rows| !rows.is_empty()).count();
@@ -235,8 +242,11 @@ pub trait Operator: Send + Sync {
     fn ports(&self) -> usize {
         1
     }
-    /// Where the rows of this bundle go. Called by any worker, at any time, also concurrently.
-    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route>;
+    /// Where the rows of this bundle go: all to the first partition, unless it says otherwise, as
+    /// who may have several does. Called by any worker, at any time, also concurrently.
+    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
+        Ok(Route::all_to_first(bundle, partitions))
+    }
     /// How many phases a watermark takes, at least 1.
     fn watermark_phases(&self) -> usize {
         1

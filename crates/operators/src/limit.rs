@@ -12,8 +12,8 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_select::take::take_record_batch;
 use thalweg_core::{
-    Bundle, Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Place,
-    Restored, Result, Route, TableSchema,
+    Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Place, Restored,
+    Result, TableSchema,
 };
 
 use crate::tables::{add_table, for_all, numbers, state_batch};
@@ -51,19 +51,9 @@ impl Operator for Limit {
     fn is_singleton(&self) -> bool {
         true
     }
-    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        Ok(route_to_first(bundle, partitions))
-    }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(LimitPartition { skip: self.offset, left: self.limit.unwrap_or(u64::MAX) }))
     }
-}
-
-/// All rows to the only partition.
-pub fn route_to_first(bundle: &Bundle, partitions: usize) -> Route {
-    let mut rows = vec![Vec::new(); partitions.max(1)];
-    rows[0] = (0..bundle.num_rows() as u32).collect();
-    Route::Scatter(rows)
 }
 
 /// The rows that a piece means, as a batch of their own.

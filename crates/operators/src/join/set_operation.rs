@@ -43,7 +43,6 @@ use thalweg_core::{
 
 use super::sides::{Side, Sides, tags};
 use crate::keys::KeyTable;
-use crate::limit::route_to_first;
 use crate::rows::columns::batch_of;
 use crate::tables::{add_table, kept_batch, kept_columns, kept_schema, numbers_of, owners};
 
@@ -152,9 +151,6 @@ impl Operator for SetOperation {
         self.plan.key_types.is_empty()
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        if self.is_singleton() {
-            return Ok(route_to_first(bundle, partitions));
-        }
         let columns = &self.plan.columns;
         self.plan.sides.route(bundle, columns, columns, partitions)
     }

@@ -14,7 +14,6 @@ use thalweg_core::{Bundle, Result, Route};
 use super::hash::hash_into;
 use super::ids::partition_of;
 use super::integer;
-use crate::limit::route_to_first;
 use crate::rows::columns::keys_of;
 
 /// This many rows are hashed at a time.
@@ -26,7 +25,7 @@ const PARTITIONS_MAX: usize = 256;
 /// Rows by the hash of their key; all to the first partition where there is no key.
 pub(crate) fn route_by_keys(bundle: &Bundle, keys: &[usize], partitions: usize) -> Result<Route> {
     if keys.is_empty() || partitions == 1 {
-        return Ok(route_to_first(bundle, partitions));
+        return Ok(Route::all_to_first(bundle, partitions));
     }
     let columns = keys_of(bundle.batch.columns(), keys);
     if let [only] = &columns[..]

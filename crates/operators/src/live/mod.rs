@@ -21,13 +21,13 @@ use thalweg_core::live::LiveTable;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::shim::SharedClock;
 use thalweg_core::{
-    Bundle, Captured, CapturedTable, Extent, Operator, Output, Partition, PartitionContext, Piece,
-    Progress, Restored, Result, Route, RowKind, TableChanges, TableRows, TableSchema, Watermark,
+    Captured, CapturedTable, Extent, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, RowKind, TableChanges, TableRows, TableSchema, Watermark,
 };
 
 use crate::capture::GONE_MIN;
 use crate::capture::rows::{SERIAL, SERIAL_IDENTITY, removed};
-use crate::limit::{route_to_first, rows_of};
+use crate::limit::rows_of;
 use crate::tables::{kept_batch, kept_columns, kept_schema, numbers_of};
 use store::{RowStore, SerialRows};
 
@@ -66,9 +66,6 @@ impl Operator for KeepRows {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        Ok(route_to_first(bundle, partitions))
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let table = &self.spec.table;

@@ -35,14 +35,14 @@ use arrow_select::interleave::interleave_record_batch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Bundle, Captured, Column, ColumnType, Extent, Operator, Output, Partition, PartitionContext,
-    Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Captured, Column, ColumnType, Extent, Operator, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, TableSchema, Watermark,
 };
 
 pub use frames::{Distance, FrameBound, FrameUnit, WholeFrame};
 
 use crate::aggregate::AggregateCall;
-use crate::limit::{route_to_first, rows_of};
+use crate::limit::rows_of;
 use crate::rows::columns::batch_of;
 use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
 use crate::tables::{captured_batches, kept_columns, kept_schema};
@@ -125,9 +125,6 @@ impl Operator for OverWhole {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        Ok(route_to_first(bundle, partitions))
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let spec = Arc::clone(&self.spec);

@@ -25,14 +25,14 @@ use arrow_select::take::take_record_batch;
 use thalweg_core::bundle::batch_bytes;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Bundle, Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress,
-    Restored, Result, Route, TableSchema, Watermark,
+    Captured, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress, Restored,
+    Result, TableSchema, Watermark,
 };
 
 pub(crate) use keys::KeyEncoder;
 pub use keys::SortKey;
 
-use crate::limit::{route_to_first, rows_of};
+use crate::limit::rows_of;
 use crate::rows::columns::batch_of;
 use crate::tables::{captured_batches, kept_columns, kept_schema};
 
@@ -76,9 +76,6 @@ impl Operator for SortLimit {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        Ok(route_to_first(bundle, partitions))
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         Ok(Box::new(SortPartition {

@@ -33,12 +33,11 @@ use arrow_buffer::ScalarBuffer;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::text::format_timestamp_millis;
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece,
-    Progress, Restored, Result, Route, TableSchema, Watermark,
+    Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress,
+    Restored, Result, TableSchema, Watermark,
 };
 
 use crate::capture::serials::ExpiringSerials;
-use crate::limit::route_to_first;
 use crate::rows::input::treat_late;
 use crate::sort::{EMIT_ROWS, KeyEncoder, SortKey};
 use crate::window::LatePolicy;
@@ -76,9 +75,6 @@ impl Operator for TemporalSort {
     }
     fn ports(&self) -> usize {
         if matches!(self.late, LatePolicy::Emit) { 2 } else { 1 }
-    }
-    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        Ok(route_to_first(bundle, partitions))
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let encoder = match self.keys.as_slice() {

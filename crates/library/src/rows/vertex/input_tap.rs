@@ -11,10 +11,9 @@ use arrow_array::{Int16Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use thalweg_core::operator::{Partition, WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Extent, Operator, Output, PartitionContext, Piece, Place, Progress, Restored,
-    Result, Route,
+    Captured, Extent, Operator, Output, PartitionContext, Piece, Place, Progress, Restored, Result,
 };
-use thalweg_operators::limit::{route_to_first, rows_of};
+use thalweg_operators::limit::rows_of;
 
 use crate::rows::codec::RowWriter;
 
@@ -46,9 +45,6 @@ impl Operator for InputTap {
     }
     fn watermark_interest(&self) -> WatermarkInterest {
         self.interest.clone()
-    }
-    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        Ok(route_to_first(bundle, partitions))
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
         let control = control_of(self.input);

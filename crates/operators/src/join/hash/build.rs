@@ -14,15 +14,15 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use thalweg_core::operator::WatermarkCall;
 use thalweg_core::{
-    Bundle, Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece,
-    Progress, Restored, Result, Route, Watermark,
+    Captured, Error, Extent, Operator, Output, Partition, PartitionContext, Piece, Progress,
+    Restored, Result, Watermark,
 };
 
 use super::reload::{Reader, Reload, Reloading};
 use super::snapshot::LastCapture;
 use super::table::Collected;
 use super::{HashJoinPlan, SharedTable};
-use crate::limit::{route_to_first, rows_of};
+use crate::limit::rows_of;
 use crate::rows::input::inserts_only;
 
 /// The operator of the build side.
@@ -81,9 +81,6 @@ impl Operator for Build {
     }
     fn is_singleton(&self) -> bool {
         true
-    }
-    fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        Ok(route_to_first(bundle, partitions))
     }
     fn memory_hint(&self) -> &'static str {
         "the side of the join that ends is kept as a whole: raise 'memory.limit', select fewer columns of \

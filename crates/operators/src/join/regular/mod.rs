@@ -88,7 +88,6 @@ use super::sides::Side;
 use crate::capture::shared::SharedPartition;
 use crate::join::equi::EquiJoin;
 use crate::keys::KeyTable;
-use crate::limit::route_to_first;
 use plan::RegularJoinPlan;
 
 /// The operator of regular, semi and anti joins.
@@ -151,9 +150,6 @@ impl Operator for RegularJoin {
         self.plan.key_types.is_empty()
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
-        if self.is_singleton() {
-            return Ok(route_to_first(bundle, partitions));
-        }
         self.plan.spec.join.route(bundle, partitions)
     }
     fn open(&self, _: PartitionContext) -> Result<Box<dyn Partition>> {
