@@ -18,8 +18,8 @@ use thalweg_expr::build::{self, BinaryOp, PatternKind, UnaryOp};
 use super::Binder;
 use super::functions::{function_name, plain_arguments, refuse_clauses};
 use super::literal::{bind_interval, bind_value, unit_name};
-use super::names::Names;
-use super::scope::{dotted, name_parts};
+use super::names::{Names, PlainNames};
+use super::scope::{Scope, dotted, name_parts};
 use super::spans::{convert, ident_span, span_of};
 use super::unsupported;
 
@@ -56,6 +56,11 @@ impl Binder<'_> {
                     .at(span_of(expr)))
             }
         }
+    }
+
+    /// The same where no column can be seen.
+    pub(super) fn without_columns(&self, expr: &SqlExpr, clause: &str) -> Result<Expr> {
+        self.expression(expr, &mut PlainNames::of(&Scope::empty(), clause))
     }
 
     /// Split in three, so that no function has all kinds: operators and literals here, predicates,

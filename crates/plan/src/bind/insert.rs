@@ -21,9 +21,7 @@ use thalweg_expr::{Expr, Session, build};
 use thalweg_operators::chain::NotNull;
 
 use super::Binder;
-use super::names::PlainNames;
 use super::near::did_you_mean;
-use super::scope::Scope;
 use crate::ast::{Insert, Name};
 use crate::catalog::RuntimeMode;
 use crate::logical::not_null::is_never_null;
@@ -148,7 +146,6 @@ impl Binder<'_> {
         insert: &Insert,
     ) -> Result<Vec<(usize, Expr)>> {
         let written = table.written_schema();
-        let scope = Scope::empty();
         let mut values: Vec<(usize, Expr)> = Vec::with_capacity(insert.partition.len());
         for (name, value) in &insert.partition {
             let position = written.index_of(&name.text).ok_or_else(|| not_writable(table, name))?;
@@ -164,7 +161,7 @@ impl Binder<'_> {
                     Error::plan(format!("column '{}' is named twice", name.text)).at(name.span)
                 );
             }
-            let value = self.expression(value, &mut PlainNames::of(&scope, "PARTITION"))?;
+            let value = self.without_columns(value, "PARTITION")?;
             let target = written.columns[position].column_type.data_type.clone();
             let value = build::cast(value, target, false, self.session);
             values.push((position, value.map_err(|error| error.at(name.span))?));
@@ -277,14 +274,18 @@ fn check_not_null(table: &ResolvedTable, node: Node, places: &[Span]) -> Node {
         is_key: table.primary_key.contains(&column),
         span: places[column],
     };
-    let checked: Vec<NotNull> = columns_to_check(table, &node).into_iter().map(check).collect();
-    if checked.is_empty() {
-        return node;
-    }
+    let checked = columns_to_check(table, &node).into_iter().map(check).collect();
     let fields = declared_fields(table, &node);
-    let kind =
-        LogicalKind::CheckNotNull { input: node, columns: checked, sink: table.name.clone() };
-    LogicalPlan::node(kind, fields)
+    checked_for(&table.name, node, checked, fields.into())
+}
+
+/// The rows of a node behind the check, if there is something to check.
+fn checked_for(sink: &str, input: Node, columns: Vec<NotNull>, fields: Arc<[Field]>) -> Node {
+    if columns.is_empty() {
+        return input;
+    }
+    let sink = sink.to_owned();
+    LogicalPlan::node(LogicalKind::CheckNotNull { input, columns, sink }, fields)
 }
 
 /// Leaves out the rows that such a check would fail on.
@@ -337,13 +338,9 @@ pub fn check_result(node: Node) -> Node {
     let is_checked = |field: &Field| !field.column_type.nullable && field.column_type.can_be_null();
     let check = |column: usize| NotNull { column, is_key: false, span: place_of(&node, column) };
     let columns = (0..node.fields.len()).filter(|&i| is_checked(&node.fields[i]));
-    let checked: Vec<NotNull> = columns.map(check).collect();
-    if checked.is_empty() {
-        return node;
-    }
+    let checked = columns.map(check).collect();
     let fields = node.fields.clone();
-    let kind = LogicalKind::CheckNotNull { input: node, columns: checked, sink: RESULT.to_owned() };
-    LogicalPlan::node(kind, fields)
+    checked_for(RESULT, node, checked, fields)
 }
 
 /// What messages call the table that a SELECT makes.

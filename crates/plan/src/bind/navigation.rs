@@ -286,8 +286,7 @@ pub(super) fn time_of(value: &PatternValue) -> TimeAttribute {
 
 /// How many rows from an end.
 fn constant(binder: &Binder<'_>, expr: &SqlExpr, name: &str) -> Result<u32> {
-    let scope = Scope::empty();
-    let bound = binder.expression(expr, &mut super::names::PlainNames::of(&scope, name))?;
+    let bound = binder.without_columns(expr, name)?;
     match bound.as_literal() {
         Some(&Scalar::Integer(n)) if u32::try_from(n).is_ok() => Ok(n as u32),
         _ => Err(Error::plan(format!("{name} takes a constant number of rows, from 0"))

@@ -420,8 +420,7 @@ fn bind_frame(binder: &Binder<'_>, frame: &sql::WindowFrame) -> Result<OverFrame
     let distance = match bound {
         None => None,
         Some(expr) => {
-            let scope = Scope::empty();
-            let bound = binder.expression(expr, &mut PlainNames::of(&scope, "a frame of OVER"))?;
+            let bound = binder.without_columns(expr, "a frame of OVER")?;
             match bound.as_literal() {
                 Some(&Scalar::Integer(n)) if n >= 0 => Some((n, bound.column_type.data_type)),
                 _ => {
@@ -493,8 +492,7 @@ fn distance(
     expr: &SqlExpr,
     (is_rows, key): (bool, Option<&DataType>),
 ) -> Result<Distance> {
-    let scope = Scope::empty();
-    let bound = binder.expression(expr, &mut PlainNames::of(&scope, "a frame of OVER"))?;
+    let bound = binder.without_columns(expr, "a frame of OVER")?;
     let is_time =
         |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
     let data_type = bound.column_type.data_type.clone();

@@ -34,7 +34,6 @@ use thalweg_operators::pattern::{Condition, Pattern, Skip, VARIABLES_MAX, Variab
 
 use super::from::BoundSource;
 use super::literal::interval_ms;
-use super::names::PlainNames;
 use super::navigation::PatternNames;
 use super::near::did_you_mean;
 use super::order::sort_key;
@@ -123,8 +122,7 @@ impl Binder<'_> {
         else {
             return Ok((None, symbols));
         };
-        let scope = Scope::empty();
-        let bound = self.expression(&first.definition, &mut PlainNames::of(&scope, "WITHIN"))?;
+        let bound = self.without_columns(&first.definition, "WITHIN")?;
         let place = ident_span(&first.symbol);
         let within_ms = interval_ms(&bound, "WITHIN").map_err(|error| error.at(place))?;
         if within_ms <= 0 {

@@ -18,7 +18,7 @@ use thalweg_expr::{Expr, build};
 
 use super::order::{Ordered, bind_bounds};
 use super::spans::{ident_span, span_of};
-use super::{Binder, Context, names::PlainNames, scope::Scope, unsupported};
+use super::{Binder, Context, unsupported};
 use crate::ast::{Name, Query};
 use crate::catalog::path::dotted;
 use crate::logical::dag::refusal;
@@ -201,10 +201,9 @@ impl Binder<'_> {
 
     /// Each column gets the common type of its rows. Names are `EXPR$n`, as in Flink.
     fn bind_values(&self, values: &sql::Values) -> Result<Node> {
-        let scope = Scope::empty();
         let mut rows: Vec<Vec<Expr>> = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
-            let bind = |expr| self.expression(expr, &mut PlainNames::of(&scope, "VALUES"));
+            let bind = |expr| self.without_columns(expr, "VALUES");
             let row = row.content.iter().map(bind).collect::<Result<Vec<Expr>>>()?;
             if rows.first().is_some_and(|first| first.len() != row.len()) {
                 return Err(Error::plan("the rows of VALUES have different numbers of columns")

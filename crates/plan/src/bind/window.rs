@@ -17,8 +17,7 @@ use thalweg_expr::{Expr, build};
 use thalweg_operators::window::WindowKind;
 
 use super::literal::interval_ms;
-use super::names::PlainNames;
-use super::scope::{Scope, missing_column};
+use super::scope::missing_column;
 use super::spans::span_of;
 use super::{Binder, Context};
 use crate::ast::{Name, WindowCall, WindowInput};
@@ -113,9 +112,8 @@ pub(super) fn window_kind<'e>(
     intervals: impl Iterator<Item = &'e SqlExpr>,
     form: WindowForm,
 ) -> Result<WindowKind> {
-    let scope = Scope::empty();
     let interval = |(i, expr): (usize, &'e SqlExpr)| {
-        let bound = binder.expression(expr, &mut PlainNames::of(&scope, "a window"))?;
+        let bound = binder.without_columns(expr, "a window")?;
         let place = format!("{} of {}", ordinal(i), function.name);
         interval_ms(&bound, &place).map_err(|e| e.at(span_of(expr)))
     };

@@ -67,8 +67,7 @@ pub(super) struct PreparedJoin {
 impl PreparedSide {
     /// All columns of the input at their places, then the keys that are no columns, as `key$n`.
     pub(super) fn of<'e>(input: &Node, keys: impl Iterator<Item = &'e Expr>) -> Self {
-        let mut columns = Prepared::default();
-        columns.all_of(input);
+        let mut columns = Prepared::of(input);
         let keys = keys.enumerate().map(|(i, key)| columns.place(&format!("key${i}"), key));
         let keys = keys.collect();
         PreparedSide { columns, keys }

@@ -46,25 +46,21 @@ impl Lowering<'_> {
             return self.lower_over_values(node, input, window, calls);
         }
         let time = window.order[0].column;
-        let (late, policy) = match input.fields[time].time.is_proctime() {
-            true => (Vec::new(), LatePolicy::Drop),
-            false => self.late_rows(input, time)?,
+        let (time, (late, policy)) = match input.fields[time].time.is_proctime() {
+            true => (OverTime::Arrival, (Vec::new(), LatePolicy::Drop)),
+            false => (OverTime::EventTime(time), self.late_rows(input, time)?),
         };
-        let time = match input.fields[time].time.is_proctime() {
-            true => OverTime::Arrival,
-            false => OverTime::EventTime(time),
-        };
-        let mut prepared = Prepared::default();
-        prepared.all_of(input);
-        let mut of_operator = Vec::with_capacity(calls.len());
-        for (i, call) in calls.iter().enumerate() {
-            of_operator.push(OperatorCall {
+        let mut prepared = Prepared::of(input);
+        let named = calls.iter().zip(&node.fields[input.fields.len()..]);
+        let calls = named.map(|(call, field)| {
+            Ok(OperatorCall {
                 function: operator_function(&call.function, &mut prepared)?,
                 // LAG of a NULL is NULL also where a default makes its type NOT NULL, as in Flink.
                 result: call.column_type.clone().with_nullable(true),
-                name: node.fields[input.fields.len() + i].name.clone(),
-            });
-        }
+                name: field.name.clone(),
+            })
+        });
+        let calls = calls.collect::<Result<_>>()?;
         let width = prepared.schema().len();
         let operator = Arc::new(OverAggregate::new(OverSpec {
             keys: window.keys.clone(),
@@ -74,7 +70,7 @@ impl Lowering<'_> {
                 OverFrame::Range(preceding_ms) => Frame::Range { preceding_ms },
                 OverFrame::Whole(_) => return Err(Error::internal("a frame of batch mode")),
             },
-            calls: of_operator,
+            calls,
             input: prepared.schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
             late: policy,
@@ -101,20 +97,19 @@ impl Lowering<'_> {
             ([SortKey { descending: false, .. }], OverFrame::Range(None)) => true,
             _ => return Err(unfiltered_rank()),
         };
-        let mut prepared = Prepared::default();
-        prepared.all_of(input);
-        let mut of_operator = Vec::with_capacity(calls.len());
-        for (i, call) in calls.iter().enumerate() {
-            let name = node.fields[input.fields.len() + i].name.clone();
-            of_operator
-                .push(AggregateCall { name, ..updated_call(&call.function, &mut prepared)? });
-        }
+        let mut prepared = Prepared::of(input);
+        let named = calls.iter().zip(&node.fields[input.fields.len()..]);
+        let calls = named.map(|(call, field)| {
+            let name = field.name.clone();
+            Ok(AggregateCall { name, ..updated_call(&call.function, &mut prepared)? })
+        });
+        let calls = calls.collect::<Result<_>>()?;
         let width = prepared.schema().len();
         let operator = Arc::new(OverValues::new(OverValuesSpec {
             keys: window.keys.clone(),
             order: window.order.iter().map(Into::into).collect(),
             includes_peers,
-            calls: of_operator,
+            calls,
             input: prepared.schema(),
             state_ttl_ms: self.environment.state_ttl_ms,
         })?);
@@ -140,13 +135,13 @@ impl Lowering<'_> {
         window: &OverWindow,
         calls: &[OverCall],
     ) -> Result<Edges> {
-        let mut prepared = Prepared::default();
-        prepared.all_of(input);
-        let calls = calls.iter().enumerate().map(|(i, call)| WholeCall {
+        let mut prepared = Prepared::of(input);
+        let named = calls.iter().zip(&node.fields[input.fields.len()..]);
+        let calls = named.map(|(call, field)| WholeCall {
             function: whole_function(&call.function, &mut prepared),
             // As for streams, above.
             result: call.column_type.clone().with_nullable(true),
-            name: node.fields[input.fields.len() + i].name.clone(),
+            name: field.name.clone(),
         });
         let calls = calls.collect();
         let width = prepared.schema().len();

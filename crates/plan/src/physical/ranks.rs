@@ -15,7 +15,6 @@
 use std::sync::Arc;
 
 use thalweg_core::connector::{LIVE_CONNECTOR, TableRequest};
-use thalweg_core::graph::{};
 use thalweg_core::live::LiveTable;
 use thalweg_core::{Error, Result};
 use thalweg_operators::live::{KeepRows, KeepRowsSpec};
@@ -26,7 +25,7 @@ use thalweg_operators::top_n::{
 };
 use thalweg_operators::window::{LatePolicy, WindowTop};
 
-use super::lower::{Edges, Lowering, };
+use super::lower::{Edges, Lowering};
 use super::window::{ends_of_column, zone_of_column};
 use crate::logical::changes::window_end_key;
 use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute, column_of};

@@ -54,6 +54,18 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// All columns of an input, where they stand there: operators that emit them need them at their
+    /// old positions. Two equal columns stay two here.
+    pub(super) fn of(input: &Node) -> Self {
+        let mut all = Prepared::default();
+        for (i, field) in input.fields.iter().enumerate() {
+            let expr = column(input, i);
+            all.texts.push(expr.to_string());
+            all.columns.push((field.column(), expr));
+        }
+        all
+    }
+
     /// The position of an expression, added if it is new.
     pub(super) fn place(&mut self, name: &str, expr: &Expr) -> usize {
         let text = expr.to_string();
@@ -63,17 +75,6 @@ impl Prepared {
         self.columns.push((Column::new(name, expr.column_type.clone()), expr.clone()));
         self.texts.push(text);
         self.columns.len() - 1
-    }
-
-    /// Adds all columns of an input, where they stand there. For a relation that has none yet.
-    /// Operators that emit their input's columns need them at their old positions. Two equal
-    /// columns stay two here.
-    pub(super) fn all_of(&mut self, input: &Node) {
-        for (i, field) in input.fields.iter().enumerate() {
-            let expr = column(input, i);
-            self.texts.push(expr.to_string());
-            self.columns.push((field.column(), expr));
-        }
     }
 
     pub(super) fn schema(&self) -> TableSchema {
