@@ -262,8 +262,12 @@ impl Expr {
         });
         children
     }
-    /// True if the test is true of a direct operand; stops at the first. Allocates nothing, because
-    /// evaluation asks with each batch.
+    /// True if the test is true of it or of an expression in it; stops at the first, from left to
+    /// right. Allocates nothing, because evaluation asks with each batch.
+    fn any<'e>(&'e self, test: &mut dyn FnMut(&'e Expr) -> bool) -> bool {
+        test(self) || self.any_child(&mut |child| child.any(test))
+    }
+    /// The same of its direct operands alone.
     fn any_child<'e>(&'e self, test: &mut dyn FnMut(&'e Expr) -> bool) -> bool {
         match &self.kind {
             ExprKind::Column(_) | ExprKind::Literal(_) => false,
@@ -285,16 +289,13 @@ impl Expr {
     /// The positions of the columns that it reads.
     pub fn columns(&self) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();
-        self.collect_columns(&mut found);
+        self.any(&mut |expr| {
+            if let ExprKind::Column(index) = expr.kind {
+                found.insert(index);
+            }
+            false
+        });
         found
-    }
-    fn collect_columns(&self, found: &mut BTreeSet<usize>) {
-        if let ExprKind::Column(index) = self.kind {
-            found.insert(index);
-        }
-        for child in self.children() {
-            child.collect_columns(found);
-        }
     }
     /// The same expression over a batch whose columns stand elsewhere.
     #[must_use]
@@ -350,69 +351,50 @@ impl Expr {
 
     /// False if two evaluations over the same rows can differ (`RAND`, `NOW`, `UUID`, …).
     pub fn is_deterministic(&self) -> bool {
-        let own = match &self.kind {
-            ExprKind::Call { function, .. } => function.deterministic,
-            _ => true,
-        };
-        own && !self.any_child(&mut |child| !child.is_deterministic())
+        !self.calls(&|function| !function.deterministic)
     }
     /// True if the result depends on the time of day at which it is evaluated.
     pub fn uses_wall_clock(&self) -> bool {
-        let own = match &self.kind {
-            ExprKind::Call { function, .. } => function.uses_wall_clock,
-            _ => false,
-        };
-        own || self.any_child(&mut Expr::uses_wall_clock)
+        self.calls(&|function| function.uses_wall_clock)
     }
     /// The first function in it whose value the data do not decide (`RAND`, `NOW`, `UUID`, …).
     pub fn undecided_function(&self) -> Option<&Function> {
-        if let ExprKind::Call { function, .. } = &self.kind
-            && (!function.deterministic || function.uses_wall_clock)
-        {
-            return Some(function);
-        }
         let mut found = None;
-        self.any_child(&mut |child| {
-            found = child.undecided_function();
+        self.any(&mut |expr| {
+            if let ExprKind::Call { function, .. } = &expr.kind {
+                let is_such = !function.deterministic || function.uses_wall_clock;
+                found = is_such.then_some(&**function);
+            }
             found.is_some()
         });
         found
     }
     /// True if it reads the running watermark of the rows (`CURRENT_WATERMARK`).
     pub fn uses_watermark(&self) -> bool {
-        let own = match &self.kind {
-            ExprKind::Call { function, .. } => function.uses_watermark,
-            _ => false,
-        };
-        own || self.any_child(&mut Expr::uses_watermark)
+        self.calls(&|function| function.uses_watermark)
     }
     /// Where the functions run that it calls and no worker may wait for.
     pub fn executors(&self) -> Vec<Arc<dyn Executor>> {
         let mut found = Vec::new();
-        self.collect_executors(&mut found);
-        found
-    }
-    fn collect_executors(&self, found: &mut Vec<Arc<dyn Executor>>) {
-        if let ExprKind::Call { function, .. } = &self.kind {
-            found.extend(function.executor.clone());
-        }
-        self.any_child(&mut |child| {
-            child.collect_executors(found);
+        self.any(&mut |expr| {
+            if let ExprKind::Call { function, .. } = &expr.kind {
+                found.extend(function.executor.clone());
+            }
             false
         });
+        found
     }
     /// True if the data can make it fail (a division by zero, a text that is no number). Such an
     /// expression must run on the rows that need it and on no others.
     pub fn can_fail(&self) -> bool {
-        let own = match &self.kind {
+        self.any(&mut |expr| match &expr.kind {
             ExprKind::Call { function, .. } => function.can_fail,
             ExprKind::Cast { input, safe, .. } => {
-                !safe && cast_can_fail(&input.column_type.data_type, &self.column_type.data_type)
+                !safe && cast_can_fail(&input.column_type.data_type, &expr.column_type.data_type)
             }
             ExprKind::Arithmetic { op, right, .. } => division_can_fail(*op, right),
             _ => false,
-        };
-        own || self.any_child(&mut Expr::can_fail)
+        })
     }
 
     /// How long a value can be, where values of columns have these lengths, both as multiples of a
@@ -453,8 +435,10 @@ impl Expr {
 
     /// True if a function that is called, at any depth, is such a one.
     fn calls(&self, is_such: &dyn Fn(&Function) -> bool) -> bool {
-        let own = matches!(&self.kind, ExprKind::Call { function, .. } if is_such(function));
-        own || self.any_child(&mut |child| child.calls(is_such))
+        self.any(&mut |expr| match &expr.kind {
+            ExprKind::Call { function, .. } => is_such(function),
+            _ => false,
+        })
     }
 
     /// Evaluates now what needs no rows. An expression that fails stays as it is, so that it fails
