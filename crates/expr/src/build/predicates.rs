@@ -183,16 +183,12 @@ fn compare_rows(
         CompareOp::NotEqual => (CompareOp::Equal, true),
         same => (same, false),
     };
-    let mut equal: Option<Expr> = None;
-    for index in 0..fields {
+    let same = |index| {
         let (l, r) = (row_field(left, index, session)?, row_field(right, index, session)?);
-        let same = compare(each, l, r, session)?;
-        equal = Some(match equal {
-            Some(before) => and(before, same)?,
-            None => same,
-        });
-    }
-    let equal = equal.unwrap_or_else(|| boolean_literal(true));
+        compare(each, l, r, session)
+    };
+    let equal = (0..fields).map(same).reduce(|before, same| and(before?, same?));
+    let equal = equal.unwrap_or_else(|| Ok(boolean_literal(true)))?;
     if negated { not(equal) } else { Ok(equal) }
 }
 
@@ -244,15 +240,9 @@ pub fn in_list(expr: Expr, list: Vec<Expr>, negated: bool, session: &Session) ->
     let found = match sets::in_set(&expr, &list, session)? {
         Some(found) => found,
         None => {
-            let mut found: Option<Expr> = None;
-            for item in list {
-                let equal = compare(CompareOp::Equal, expr.clone(), item, session)?;
-                found = Some(match found {
-                    Some(before) => or(before, equal)?,
-                    None => equal,
-                });
-            }
-            found.ok_or_else(|| Error::plan("IN needs at least one value"))?
+            let equal = |item| compare(CompareOp::Equal, expr.clone(), item, session);
+            let found = list.into_iter().map(equal).reduce(|before, equal| or(before?, equal?));
+            found.unwrap_or_else(|| Err(Error::plan("IN needs at least one value")))?
         }
     };
     if negated { not(found) } else { Ok(found) }

@@ -12,6 +12,7 @@ use arrow_ord::ord::make_comparator;
 use arrow_schema::{DataType as Arrow, SortOptions};
 use thalweg_core::Result;
 
+use super::arithmetic::same_kind;
 use super::decimal;
 use crate::expr::CompareOp;
 use crate::function::Value;
@@ -28,7 +29,7 @@ pub(crate) fn compare(op: CompareOp, left: &Value, right: &Value) -> Result<Valu
         nested if nested.is_nested() => nested_values(op, left, right)?,
         _ => plain(op, left, right)?,
     };
-    Ok(truths(result, left, right))
+    Ok(same_kind(left, right, Arc::new(result)))
 }
 
 /// The same in a total order: as in Java's `compareTo`, NaN is greater than any number.
@@ -36,7 +37,7 @@ pub(crate) fn compare_totally(op: CompareOp, left: &Value, right: &Value) -> Res
     if !left.array().data_type().is_floating() {
         return compare(op, left, right);
     }
-    Ok(truths(plain(op, left, right)?, left, right))
+    Ok(same_kind(left, right, Arc::new(plain(op, left, right)?)))
 }
 
 /// By Arrow's kernels, in whose order NaN is greater than any number.
@@ -51,15 +52,6 @@ fn plain(op: CompareOp, left: &Value, right: &Value) -> Result<BooleanArray> {
         CompareOp::Distinct => cmp::distinct(left, right),
         CompareOp::NotDistinct => cmp::not_distinct(left, right),
     }?)
-}
-
-fn truths(result: BooleanArray, left: &Value, right: &Value) -> Value {
-    let result: ArrayRef = Arc::new(result);
-    if left.is_constant() && right.is_constant() {
-        Value::Constant(result)
-    } else {
-        Value::Rows(result)
-    }
 }
 
 /// Whether the values at two places are equal, NULL being equal to NULL.
