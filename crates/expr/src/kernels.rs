@@ -9,15 +9,17 @@ pub(crate) mod decimal;
 pub(crate) mod parse;
 pub(crate) mod text;
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
 };
-use arrow_array::{Array, ArrayRef, PrimitiveArray};
-use arrow_buffer::ScalarBuffer;
+use arrow_array::{Array, ArrayRef, MapArray, PrimitiveArray, StructArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType as Arrow, TimeUnit};
 use thalweg_core::types::timestamp_unit;
-use thalweg_core::{DataType, Error};
+use thalweg_core::{DataType, Error, Result};
 
 /// The numbers in a timestamp array, whatever its unit.
 pub(crate) fn ticks(array: &dyn Array) -> ScalarBuffer<i64> {
@@ -41,10 +43,9 @@ pub(crate) fn timestamps(values: ScalarBuffer<i64>, like: &dyn Array, to: &DataT
 /// A timestamp array of this type from numbers in its unit.
 pub(crate) fn timestamps_with(
     values: ScalarBuffer<i64>,
-    nulls: Option<arrow_buffer::NullBuffer>,
+    nulls: Option<NullBuffer>,
     to: &DataType,
 ) -> ArrayRef {
-    use std::sync::Arc;
     let Arrow::Timestamp(unit, zone) = to.arrow() else {
         unreachable!("only timestamps are built from ticks, not {to}")
     };
@@ -58,6 +59,24 @@ pub(crate) fn timestamps_with(
         TimeUnit::Nanosecond => of!(TimestampNanosecondType),
         _ => of!(TimestampMillisecondType),
     }
+}
+
+/// A column of maps of keys, values and where each map ends.
+pub(crate) fn map_array(
+    data_type: &DataType,
+    keys: ArrayRef,
+    values: ArrayRef,
+    offsets: OffsetBuffer<i32>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let Arrow::Map(field, sorted) = data_type.arrow() else {
+        return Err(Error::internal("a map without the type of one"));
+    };
+    let Arrow::Struct(fields) = field.data_type().clone() else {
+        return Err(Error::internal("a map without entries"));
+    };
+    let entries = StructArray::try_new(fields, vec![keys, values], None)?;
+    Ok(Arc::new(MapArray::try_new(field, offsets, entries, nulls, sorted)?))
 }
 
 /// A time lies beyond what 64 bits hold in the unit of its type.

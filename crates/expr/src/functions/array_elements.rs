@@ -21,7 +21,7 @@ use thalweg_core::{ColumnType, DataType, Error, Result};
 
 use super::arrays::{Lists, element_type};
 use super::definition::{Call, Definition, custom};
-use crate::build::{cast, coerce, common_type, implicit_cast_in};
+use crate::build::{cast, coerce};
 use crate::expr::Expr;
 use crate::function::Arguments;
 
@@ -41,8 +41,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
         if !element.is_string() {
             return Err(call.error(format!("takes an array of texts, not of {element}")));
         }
-        let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
-        Ok(call.with_kernel(column_type, join))
+        Ok(call.strict(DataType::STRING, join))
     }),
 ];
 
@@ -54,22 +53,42 @@ const ELEMENTS_MAX: usize = i32::MAX as usize;
 pub(super) struct Picks {
     /// The argument, and the place among its elements.
     pub places: Vec<(usize, usize)>,
-    /// Where the array of each row ends.
-    ends: Vec<usize>,
-    valid: Vec<bool>,
+    /// Where the array of the row begins.
+    begin: usize,
+    lengths: Vec<Option<usize>>,
 }
 
 impl Picks {
+    /// The arrays that `row` picks from the elements of `sources` for each row; NULL if it gives
+    /// `None`.
+    pub fn arrays(
+        a: &Arguments<'_>,
+        sources: &[&ArrayRef],
+        mut row: impl FnMut(&mut Picks, usize) -> Option<()>,
+    ) -> Result<ArrayRef> {
+        let mut picks = Picks::default();
+        for at in 0..a.rows {
+            let picked = row(&mut picks, at);
+            picks.end_row(picked);
+        }
+        let arrow_schema::DataType::List(field) = a.result.arrow() else {
+            return Err(Error::internal("an array without the type of one"));
+        };
+        let sources: Vec<&dyn Array> = sources.iter().map(|source| source.as_ref()).collect();
+        let values = interleave(&sources, &picks.places)?;
+        let (offsets, nulls) = picks.bounds()?;
+        Ok(Arc::new(ListArray::try_new(field, offsets, values, nulls)?))
+    }
     /// Ends the array of a row, whose elements have been added; `None` is NULL.
     pub fn end_row(&mut self, row: Option<()>) {
         if row.is_none() {
-            self.places.truncate(self.ends.last().copied().unwrap_or(0));
+            self.places.truncate(self.begin);
         }
-        self.ends.push(self.places.len());
-        self.valid.push(row.is_some());
+        self.lengths.push(row.map(|()| self.places.len() - self.begin));
+        self.begin = self.places.len();
     }
     /// Adds elements of an argument.
-    pub fn extend(&mut self, argument: usize, places: std::ops::Range<usize>) {
+    pub fn extend(&mut self, argument: usize, places: impl Iterator<Item = usize>) {
         self.places.extend(places.map(|place| (argument, place)));
     }
     /// The offsets of the arrays, and which of them are NULL.
@@ -77,21 +96,15 @@ impl Picks {
         if self.places.len() > ELEMENTS_MAX {
             return Err(Error::data("arrays of one batch of rows would have over 2^31 elements"));
         }
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        let lengths: Vec<usize> = begins.zip(&self.ends).map(|(begin, end)| end - begin).collect();
-        let nulls = Some(NullBuffer::from(self.valid)).filter(|nulls| nulls.null_count() > 0);
-        Ok((OffsetBuffer::from_lengths(lengths), nulls))
+        Ok(bounds(&self.lengths))
     }
-    /// The arrays.
-    pub fn finish(self, sources: &[&ArrayRef], a: &Arguments<'_>) -> Result<ArrayRef> {
-        let arrow_schema::DataType::List(field) = a.result.arrow() else {
-            return Err(Error::internal("an array without the type of one"));
-        };
-        let sources: Vec<&dyn Array> = sources.iter().map(|source| source.as_ref()).collect();
-        let values = interleave(&sources, &self.places)?;
-        let (offsets, nulls) = self.bounds()?;
-        Ok(Arc::new(ListArray::try_new(field, offsets, values, nulls)?))
-    }
+}
+
+/// The offsets of lists of these lengths, and which of them are NULL: those that have none.
+pub(super) fn bounds(lengths: &[Option<usize>]) -> (OffsetBuffer<i32>, Option<NullBuffer>) {
+    let nulls: NullBuffer = lengths.iter().map(Option::is_some).collect();
+    let offsets = OffsetBuffer::from_lengths(lengths.iter().map(|length| length.unwrap_or(0)));
+    (offsets, Some(nulls).filter(|nulls| nulls.null_count() > 0))
 }
 
 /// Values by an encoding that compares as they do.
@@ -118,30 +131,26 @@ type ListKernel = fn(&Arguments<'_>) -> Result<ArrayRef>;
 
 /// The second argument, cast to the type of the elements, where it goes into a column of it: a text
 /// is cut, as in Flink.
-fn fit_element(call: Call<'_>) -> Result<(Call<'_>, ColumnType)> {
+fn fit_element(mut call: Call<'_>) -> Result<(Call<'_>, ColumnType)> {
     let element = element_type(&call)?;
-    let Call { name, mut args, session } = call;
-    let target = element.data_type.clone().nullable();
-    let given = args[1].column_type.data_type.clone();
-    let is_text = given.is_string() && element.data_type.is_string();
-    args[1] = match is_text {
-        true => cast(args[1].clone(), element.data_type.clone(), false, session)?,
-        false => coerce(args[1].clone(), &target, session).map_err(|_| {
+    let (target, given) = (element.data_type.clone(), call.arg_type(1).clone());
+    let is_text = given.is_string() && target.is_string();
+    call.args[1] = match is_text {
+        true => cast(call.args[1].clone(), target, false, call.session)?,
+        false => coerce(call.args[1].clone(), &target.nullable(), call.session).map_err(|_| {
             let expected = &element.data_type;
-            Error::plan(format!("{name}: the array is of {expected}, got an element {given}"))
+            call.error(format!("the array is of {expected}, got an element {given}"))
                 .hint("cast one to the type of the other")
         })?,
     };
-    Ok((Call { name, args, session }, element))
+    Ok((call, element))
 }
 
 /// A function whose arrays hold the second argument as well.
 fn with_element(call: Call<'_>, kernel: ListKernel) -> Result<Expr> {
     let (call, element) = fit_element(call)?;
     let nullable = element.nullable || call.args[1].column_type.nullable;
-    let array = DataType::Array(Box::new(element.with_nullable(nullable)));
-    let column_type = array.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, kernel))
+    Ok(call.strict(DataType::Array(Box::new(element.with_nullable(nullable))), kernel))
 }
 
 /// A function whose arrays hold no more than the first argument's.
@@ -153,36 +162,26 @@ fn without_element(call: Call<'_>, kernel: ListKernel) -> Result<Expr> {
 
 /// A function whose arrays are of the first argument's type.
 fn same_array(call: Call<'_>, kernel: ListKernel) -> Result<Expr> {
-    let column_type = call.args[0].column_type.clone().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, kernel))
+    let array = call.arg_type(0).clone();
+    Ok(call.strict(array, kernel))
 }
 
 fn append(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
-    let mut picks = Picks::default();
-    for row in 0..a.rows {
-        let range = lists.range(row);
-        let row = range.map(|range| {
-            picks.extend(0, range);
-            picks.places.push((1, place(row)));
-        });
-        picks.end_row(row);
-    }
-    picks.finish(&[&lists.values, a.value(1).array()], a)
+    Picks::arrays(a, &[&lists.values, a.value(1).array()], |picks, row| {
+        picks.extend(0, lists.range(row)?);
+        picks.places.push((1, place(row)));
+        Some(())
+    })
 }
 
 fn prepend(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
-    let mut picks = Picks::default();
-    for row in 0..a.rows {
-        let range = lists.range(row);
-        let row = range.map(|range| {
-            picks.places.push((1, place(row)));
-            picks.extend(0, range);
-        });
-        picks.end_row(row);
-    }
-    picks.finish(&[&lists.values, a.value(1).array()], a)
+    Picks::arrays(a, &[&lists.values, a.value(1).array()], |picks, row| {
+        picks.places.push((1, place(row)));
+        picks.extend(0, lists.range(row)?);
+        Some(())
+    })
 }
 
 /// Where the value of a row stands in an argument, which may be constant.
@@ -194,23 +193,17 @@ fn place_of(a: &Arguments<'_>, index: usize) -> impl Fn(usize) -> usize + use<> 
 fn remove(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
     let [elements, removed] = encoded([&lists.values, a.value(1).array()])?;
-    let mut picks = Picks::default();
-    for row in 0..a.rows {
+    Picks::arrays(a, &[&lists.values], |picks, row| {
         let unwanted = removed.row(place(row));
-        let kept = lists.range(row).map(|range| {
-            let kept = range.filter(|&at| elements.row(at) != unwanted);
-            picks.places.extend(kept.map(|at| (0, at)));
-        });
-        picks.end_row(kept);
-    }
-    picks.finish(&[&lists.values], a)
+        picks.extend(0, lists.range(row)?.filter(|&at| elements.row(at) != unwanted));
+        Some(())
+    })
 }
 
 /// The first place of the element; 0 without one, NULL if it is NULL.
 fn position(call: Call<'_>) -> Result<Expr> {
     let (call, _) = fit_element(call)?;
-    let column_type = DataType::Int.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, |a| {
+    Ok(call.strict(DataType::Int, |a| {
         let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
         let sought = a.value(1).array();
         let [elements, wanted] = encoded([&lists.values, sought])?;
@@ -224,59 +217,38 @@ fn position(call: Call<'_>) -> Result<Expr> {
     }))
 }
 
-/// The call with all arguments as their common type, and that type.
-pub(super) fn with_common_type(call: Call<'_>) -> Result<(Call<'_>, ColumnType)> {
-    let types: Vec<ColumnType> = call.args.iter().map(|arg| arg.column_type.clone()).collect();
-    let common = common_type(&types).map_err(|error| call.error(error.message()))?;
-    let Call { name, args, session } = call;
-    let cast = |arg: Expr| implicit_cast_in(arg, &common.data_type, session);
-    let args = args.into_iter().map(cast).collect();
-    Ok((Call { name, args, session }, common))
-}
-
 fn concat(call: Call<'_>) -> Result<Expr> {
-    let (call, common) = with_common_type(call)?;
+    let (call, common) = call.unified()?;
     Ok(call.with_kernel(common, |a| {
         let lists: Vec<Lists<'_>> = (0..a.len()).map(|index| Lists::new(a, index)).collect();
-        let mut picks = Picks::default();
-        for row in 0..a.rows {
-            let mut all = lists.iter().enumerate();
-            let row = all.try_for_each(|(argument, lists)| {
+        let sources: Vec<&ArrayRef> = lists.iter().map(|lists| &lists.values).collect();
+        Picks::arrays(a, &sources, |picks, row| {
+            lists.iter().enumerate().try_for_each(|(argument, lists)| {
                 picks.extend(argument, lists.range(row)?);
                 Some(())
-            });
-            picks.end_row(row);
-        }
-        let sources: Vec<&ArrayRef> = lists.iter().map(|lists| &lists.values).collect();
-        picks.finish(&sources, a)
+            })
+        })
     }))
 }
 
 fn reverse(a: &Arguments<'_>) -> Result<ArrayRef> {
     let lists = Lists::new(a, 0);
-    let mut picks = Picks::default();
-    for row in 0..a.rows {
-        let range = lists.range(row);
-        let row = range.map(|range| picks.places.extend(range.rev().map(|at| (0, at))));
-        picks.end_row(row);
-    }
-    picks.finish(&[&lists.values], a)
+    Picks::arrays(a, &[&lists.values], |picks, row| {
+        picks.extend(0, lists.range(row)?.rev());
+        Some(())
+    })
 }
 
 /// The elements between two places, both included. A place of 0 means the first, a negative one
 /// counts from the end.
 fn slice(a: &Arguments<'_>) -> Result<ArrayRef> {
     let (lists, from, to) = (Lists::new(a, 0), a.ints(1), a.ints_or(2, -1));
-    let mut picks = Picks::default();
-    for row in 0..a.rows {
-        let range = lists.range(row).zip(from.get(row)).zip(to.get(row));
-        let row = range.map(|((range, from), to)| {
-            let (start, end) = slice_of(range.len() as i64, from.into(), to.into());
-            picks.extend(0, range.start + start..range.start + end);
-        });
-        picks.end_row(row);
-    }
-    picks.finish(&[&lists.values], a)
+    Picks::arrays(a, &[&lists.values], |picks, row| {
+        let (range, from, to) = (lists.range(row)?, from.get(row)?, to.get(row)?);
+        let (start, end) = slice_of(range.len() as i64, from.into(), to.into());
+        picks.extend(0, range.start + start..range.start + end);
+        Some(())
+    })
 }
 
 /// Where a slice of an array begins and ends, counted from 0, the end excluded.
@@ -306,21 +278,17 @@ fn sort(call: Call<'_>) -> Result<Expr> {
         let [up, down] = orders;
         let (up, down) = (up?, down?);
         let values = &lists.values;
-        let mut picks = Picks::default();
-        for row in 0..a.rows {
-            let is_up = ascending.as_ref().map_or(Some(true), |flags| flags.get(row));
-            let first = nulls_first.as_ref().map_or(is_up, |flags| flags.get(row));
-            let sorted = lists.range(row).zip(is_up).zip(first).map(|((range, is_up), first)| {
-                let (mut places, nulls): (Vec<usize>, Vec<usize>) =
-                    range.partition(|&at| values.is_valid(at));
-                let order = if is_up { &up } else { &down };
-                places.sort_by(|&left, &right| order(left, right));
-                let (front, back) = if first { (&nulls, &places) } else { (&places, &nulls) };
-                picks.places.extend(front.iter().chain(back).map(|&at| (0, at)));
-            });
-            picks.end_row(sorted);
-        }
-        picks.finish(&[&lists.values], a)
+        Picks::arrays(a, &[values], |picks, row| {
+            let is_up = ascending.as_ref().map_or(Some(true), |flags| flags.get(row))?;
+            let first = nulls_first.as_ref().map_or(Some(is_up), |flags| flags.get(row))?;
+            let (mut places, nulls): (Vec<usize>, Vec<usize>) =
+                lists.range(row)?.partition(|&at| values.is_valid(at));
+            let order = if is_up { &up } else { &down };
+            places.sort_by(|&left, &right| order(left, right));
+            let (front, back) = if first { (&nulls, &places) } else { (&places, &nulls) };
+            picks.extend(0, front.iter().chain(back).copied());
+            Some(())
+        })
     })
 }
 

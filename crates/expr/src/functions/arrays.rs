@@ -18,6 +18,7 @@ use arrow_select::take::take;
 use thalweg_core::search::for_each_place;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
+use super::array_elements::bounds;
 use super::definition::{Call, Definition, Returns, custom, plain};
 use crate::build::{common_type, implicit_cast_in};
 use crate::expr::Expr;
@@ -113,12 +114,9 @@ pub(super) fn element_type(call: &Call<'_>) -> Result<ColumnType> {
 }
 
 fn array(call: Call<'_>) -> Result<Expr> {
-    let types: Vec<ColumnType> = call.args.iter().map(|arg| arg.column_type.clone()).collect();
-    let element = common_type(&types).map_err(|error| call.error(error.message()))?;
-    let cast = |arg: &Expr| implicit_cast_in(arg.clone(), &element.data_type, call.session);
-    let args = call.args.iter().map(cast).collect();
+    let (call, element) = call.unified()?;
     let column_type = DataType::Array(Box::new(element.clone())).not_null();
-    Ok(Call { args, ..call }.with_kernel(column_type, move |a| {
+    Ok(call.with_kernel(column_type, move |a| {
         let width = a.len();
         let values = interleaved(a)?;
         let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(width, a.rows));
@@ -172,17 +170,15 @@ fn field(call: Call<'_>) -> Result<Expr> {
 }
 
 /// `array[n]`, NULL beyond its ends; or the only element, an error where there are more.
-fn element(call: Call<'_>, only: bool) -> Result<Expr> {
+fn element(mut call: Call<'_>, only: bool) -> Result<Expr> {
     let column_type = element_type(&call)?.with_nullable(true);
-    let Call { name, mut args, session } = call;
     if !only {
-        if !args[1].column_type.data_type.is_integer() {
-            let got = &args[1].column_type.data_type;
+        if !call.arg_type(1).is_integer() {
+            let got = call.arg_type(1);
             return Err(Error::plan(format!("the index of an array must be INT, got {got}")));
         }
-        args[1] = implicit_cast_in(args[1].clone(), &DataType::Int, session);
+        call.args[1] = implicit_cast_in(call.args[1].clone(), &DataType::Int, call.session);
     }
-    let call = Call { name, args, session };
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let lists = Lists::new(a, 0);
         let position = (!only).then(|| a.ints(1));
@@ -212,24 +208,22 @@ fn element(call: Call<'_>, only: bool) -> Result<Expr> {
 }
 
 /// `map[key]`, NULL where the key is missing.
-fn map_value(call: Call<'_>) -> Result<Expr> {
+fn map_value(mut call: Call<'_>) -> Result<Expr> {
     let DataType::Map(key, value) = call.arg_type(0).clone() else {
         return Err(Error::internal("map access without a map"));
     };
     let column_type = value.with_nullable(true);
-    let Call { name, mut args, session } = call;
-    let types = [key.as_ref().clone(), args[1].column_type.clone()];
-    let common = common_type(&types).map_err(|_| {
-        let got = &args[1].column_type.data_type;
+    let types = [key.as_ref().clone(), call.args[1].column_type.clone()];
+    let misfit = || {
+        let got = call.arg_type(1);
         Error::plan(format!("the keys of the map are {}, got {got}", key.data_type))
-    })?;
+    };
+    let common = common_type(&types).map_err(|_| misfit())?;
     if common.data_type.arrow() != key.data_type.arrow() {
-        let got = &args[1].column_type.data_type;
-        return Err(Error::plan(format!("the keys of the map are {}, got {got}", key.data_type))
-            .hint("cast the key to the type of the map's keys"));
+        return Err(misfit().hint("cast the key to the type of the map's keys"));
     }
-    args[1] = implicit_cast_in(args[1].clone(), &key.data_type, session);
-    Ok(Call { name, args, session }.with_kernel(column_type, |a| {
+    call.args[1] = implicit_cast_in(call.args[1].clone(), &key.data_type, call.session);
+    Ok(call.with_kernel(column_type, |a| {
         let lists = Lists::new(a, 0);
         let entries = lists.values.as_struct();
         let matches = equal_to_second(a, &lists, entries.column(0))?;
@@ -258,17 +252,15 @@ fn interleaved(a: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 /// True if an element equals the value; a NULL is found among NULLs.
-fn contains(call: Call<'_>) -> Result<Expr> {
+fn contains(mut call: Call<'_>) -> Result<Expr> {
     let element = element_type(&call)?;
     let nullable = call.args[0].column_type.nullable;
-    let Call { name, mut args, session } = call;
-    let types = [element.clone(), args[1].column_type.clone()];
-    let common = common_type(&types)
-        .map_err(|error| Error::plan(format!("ARRAY_CONTAINS: {}", error.message())))?;
+    let types = [element.clone(), call.args[1].column_type.clone()];
+    let common = common_type(&types).map_err(|error| call.error(error.message()))?;
     let array_type = DataType::Array(Box::new(common.clone()));
-    args[1] = implicit_cast_in(args[1].clone(), &common.data_type, session);
+    call.args[1] = implicit_cast_in(call.args[1].clone(), &common.data_type, call.session);
     if element.data_type != common.data_type {
-        args[0] = implicit_cast_in(args[0].clone(), &array_type, session);
+        call.args[0] = implicit_cast_in(call.args[0].clone(), &array_type, call.session);
     }
     let kernel = |a: &Arguments<'_>| -> Result<ArrayRef> {
         let lists = Lists::new(a, 0);
@@ -282,7 +274,7 @@ fn contains(call: Call<'_>) -> Result<Expr> {
         })
     };
     let column_type = DataType::Boolean.nullable().with_nullable(nullable);
-    Ok(Call { name, args, session }.with_kernel(column_type, kernel))
+    Ok(call.with_kernel(column_type, kernel))
 }
 
 /// The most parts made for rows that are computed together: 1 GiB of views.
@@ -297,15 +289,13 @@ fn split(call: Call<'_>) -> Result<Expr> {
         let (s, separator) = (a.texts(0), a.texts(1));
         let mut parts = StringViewBuilder::with_capacity(about_parts(a));
         let mut lengths = Vec::with_capacity(a.rows);
-        let mut valid = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
             let before = parts.len();
             let both = s.get(row).zip(separator.get(row));
-            valid.push(both.is_some());
             if let Some((text, separator)) = both {
                 for_each_part(text, separator, |part| parts.append_value(part));
             }
-            lengths.push(parts.len() - before);
+            lengths.push(both.map(|_| parts.len() - before));
             if parts.len() > ALL_PARTS_MAX {
                 let message = "SPLIT would make more than 67,108,864 parts of one batch of rows";
                 return Err(Error::data(message));
@@ -313,8 +303,8 @@ fn split(call: Call<'_>) -> Result<Expr> {
         }
         let values = Arc::new(parts.finish());
         let field = Arc::new(element.field("item"));
-        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
-        Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths), values, nulls)))
+        let (offsets, nulls) = bounds(&lengths);
+        Ok(Arc::new(ListArray::new(field, offsets, values, nulls)))
     };
     Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }

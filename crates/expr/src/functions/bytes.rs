@@ -53,8 +53,7 @@ fn compare(
     bytes: fn(&[u8], &[u8]) -> bool,
 ) -> Result<Expr> {
     let (call, is_binary) = fit(call, 0)?;
-    let column_type = DataType::Boolean.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, move |a| {
+    Ok(call.strict(DataType::Boolean, move |a| {
         if is_binary {
             let (whole, part) = (a.bytes(0), a.bytes(1));
             return a.boolean_result(|row| Some(bytes(whole.get(row)?, part.get(row)?)));
@@ -66,8 +65,7 @@ fn compare(
 
 fn to_base64(call: Call<'_>) -> Result<Expr> {
     let (call, is_binary) = fit(call, 0)?;
-    let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, move |a| {
+    Ok(call.strict(DataType::STRING, move |a| {
         let of = |row: usize| match is_binary {
             true => a.bytes(0).get(row).map(|bytes| STANDARD.encode(bytes)),
             false => a.texts(0).get(row).map(|text| STANDARD.encode(text)),

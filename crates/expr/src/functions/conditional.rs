@@ -4,10 +4,10 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
 use arrow_select::nullif::nullif;
 use arrow_select::zip::zip;
-use thalweg_core::{ColumnType, Result};
+use thalweg_core::Result;
 
 use super::definition::{Call, Definition, custom};
-use crate::build::{case, check_comparable, common_type, compare, implicit_cast_in};
+use crate::build::{case, check_comparable, compare};
 use crate::evaluate::true_mask;
 use crate::expr::{CompareOp, Expr, ExprKind};
 use crate::function::{Arguments, Value};
@@ -22,17 +22,8 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     custom("LEAST", "any any*", |call| extreme(call, CompareOp::Less)),
 ];
 
-/// Casts all arguments to their common type.
-fn unify(call: &Call<'_>) -> Result<(Vec<Expr>, ColumnType)> {
-    let types: Vec<ColumnType> = call.args.iter().map(|arg| arg.column_type.clone()).collect();
-    let column_type = common_type(&types).map_err(|error| call.error(error.message()))?;
-    let cast = |arg: &Expr| implicit_cast_in(arg.clone(), &column_type.data_type, call.session);
-    let args = call.args.iter().map(cast).collect();
-    Ok((args, column_type))
-}
-
 fn coalesce(call: Call<'_>) -> Result<Expr> {
-    let (mut args, mut column_type) = unify(&call)?;
+    let (Call { mut args, .. }, mut column_type) = call.unified()?;
     column_type.nullable = args.iter().all(|arg| arg.column_type.nullable);
     // What stands behind an argument that is never NULL is never used.
     if let Some(last) = args.iter().position(|arg| !arg.column_type.nullable) {
@@ -62,7 +53,7 @@ fn choose(call: Call<'_>) -> Result<Expr> {
 
 /// GREATEST and LEAST: NULL if any argument is.
 fn extreme(call: Call<'_>, op: CompareOp) -> Result<Expr> {
-    let (args, column_type) = unify(&call)?;
+    let (call, column_type) = call.unified()?;
     let compared = check_comparable(&column_type.data_type);
     compared.map_err(|error| error.hint(format!("{} compares its arguments", call.name)))?;
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
@@ -81,6 +72,5 @@ fn extreme(call: Call<'_>, op: CompareOp) -> Result<Expr> {
             Some(valid) => Ok(nullif(&best, &BooleanArray::new(!valid.inner(), None))?),
         }
     };
-    let call = Call { args, ..call };
     Ok(call.with_kernel(column_type, kernel))
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use thalweg_core::{ColumnType, DataType, Error, Result};
 
+use crate::build::{common_type, implicit_cast_in};
 use crate::expr::{Expr, ExprKind, Scalar, Session};
 use crate::function::{Arguments, Function, KernelCode};
 
@@ -112,6 +113,23 @@ pub(crate) const fn custom(
 }
 
 impl Call<'_> {
+    /// The common type of some of the arguments.
+    pub fn common_type<'e>(&self, args: impl IntoIterator<Item = &'e Expr>) -> Result<ColumnType> {
+        let types: Vec<ColumnType> = args.into_iter().map(|arg| arg.column_type.clone()).collect();
+        common_type(&types).map_err(|error| self.error(error.message()))
+    }
+    /// The call with all arguments as their common type, and that type.
+    pub fn unified(self) -> Result<(Self, ColumnType)> {
+        let common = self.common_type(&self.args)?;
+        let cast = |arg| implicit_cast_in(arg, &common.data_type, self.session);
+        let args = self.args.into_iter().map(cast).collect();
+        Ok((Call { args, ..self }, common))
+    }
+    /// The call as a function of this type, whose result is NULL where an argument is.
+    pub fn strict(self, data_type: DataType, kernel: impl KernelCode) -> Expr {
+        let column_type = ColumnType { nullable: self.nullable(), data_type };
+        self.with_kernel(column_type, kernel)
+    }
     /// An expression that calls a kernel which never fails.
     pub fn with_kernel(self, column_type: ColumnType, kernel: impl KernelCode) -> Expr {
         self.with_function(column_type, kernel, |_| {})

@@ -42,6 +42,5 @@ fn sha2(call: Call<'_>) -> Result<Expr> {
         Some(Scalar::Null) => return Ok(Expr::null(DataType::Varchar(128))),
         _ => return Err(call.error("the number of bits must be 224, 256, 384 or 512")),
     };
-    let column_type = DataType::Varchar(128).nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, kernel))
+    Ok(call.strict(DataType::Varchar(128), kernel))
 }

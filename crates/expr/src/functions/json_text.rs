@@ -94,13 +94,11 @@ fn string(call: Call<'_>) -> Result<Expr> {
     }
     check_type(&call, call.arg_type(0))?;
     if *call.arg_type(0) == DataType::Variant {
-        let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
-        return Ok(call.unfolded(column_type, |a| Ok(a.value(0).array().clone()), |_| {}));
+        return json(call);
     }
     let mut members = Member::all(&call);
     let member = members.swap_remove(0);
-    let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, move |a| {
+    Ok(call.strict(DataType::STRING, move |a| {
         let value = a.value(0);
         a.text_result(|row, out| {
             let row = if value.is_constant() { 0 } else { row };

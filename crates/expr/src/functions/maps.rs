@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, Int32Array, ListArray, MapArray, StructArray, UInt32Array};
-use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_buffer::OffsetBuffer;
 use arrow_row::Rows;
 use arrow_schema::DataType as Arrow;
 use arrow_select::interleave::interleave;
@@ -16,14 +16,15 @@ use arrow_select::take::take;
 use hashbrown::HashMap;
 use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
-use super::array_elements::{Picks, converter, encoded, with_common_type};
+use super::array_elements::{Picks, bounds, converter, encoded};
 use super::arrays::{Lists, element_type};
 use super::definition::{Call, Definition, custom};
 use super::java_pattern::JavaPattern;
 use super::regexps::{PatternArgument, java_split};
-use crate::build::{common_type, implicit_cast_in};
+use crate::build::implicit_cast_in;
 use crate::expr::Expr;
 use crate::function::Arguments;
+use crate::kernels::map_array;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     custom("MAP", "any any any*", map),
@@ -47,9 +48,7 @@ fn key_and_value(call: &Call<'_>) -> Result<(ColumnType, ColumnType)> {
 fn part(call: Call<'_>, column: usize) -> Result<Expr> {
     let (key, value) = key_and_value(&call)?;
     let element = if column == 0 { key } else { value };
-    let array = DataType::Array(Box::new(element)).nullable();
-    let column_type = array.with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, move |a| {
+    Ok(call.strict(DataType::Array(Box::new(element)), move |a| {
         list_of(a, |map| Ok(ArrayRef::clone(map.entries().column(column))))
     }))
 }
@@ -58,15 +57,10 @@ fn part(call: Call<'_>, column: usize) -> Result<Expr> {
 fn entries(call: Call<'_>) -> Result<Expr> {
     let (key, value) = key_and_value(&call)?;
     let row = DataType::Row(vec![Column::new("key", key), Column::new("value", value)]);
-    let array = DataType::Array(Box::new(row.nullable())).nullable();
-    let column_type = array.with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, |a| {
-        let Arrow::List(field) = a.result.arrow() else {
-            return Err(Error::internal("MAP_ENTRIES without the type of an array"));
-        };
-        let Arrow::Struct(fields) = field.data_type().clone() else {
-            return Err(Error::internal("MAP_ENTRIES without the type of a row"));
-        };
+    let Arrow::Struct(fields) = row.arrow() else {
+        return Err(Error::internal("MAP_ENTRIES without the type of a row"));
+    };
+    Ok(call.strict(DataType::Array(Box::new(row.nullable())), move |a| {
         list_of(a, |map| {
             let columns = map.entries().columns().to_vec();
             Ok(Arc::new(StructArray::try_new(fields.clone(), columns, None)?))
@@ -143,35 +137,13 @@ impl Entries {
     }
 }
 
-/// A column of maps of keys, values and where each map ends.
-fn map_array(
-    data_type: &DataType,
-    keys: ArrayRef,
-    values: ArrayRef,
-    offsets: OffsetBuffer<i32>,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef> {
-    let Arrow::Map(field, sorted) = data_type.arrow() else {
-        return Err(Error::internal("a map without the type of one"));
-    };
-    let Arrow::Struct(fields) = field.data_type().clone() else {
-        return Err(Error::internal("a map without entries"));
-    };
-    let entries = StructArray::try_new(fields, vec![keys, values], None)?;
-    Ok(Arc::new(MapArray::try_new(field, offsets, entries, nulls, sorted)?))
-}
-
 /// `MAP[key, value, …]`
 fn map(call: Call<'_>) -> Result<Expr> {
     if !call.args.len().is_multiple_of(2) {
         return Err(call.error("needs a value for each key"));
     }
-    let unify = |start: usize| {
-        let types: Vec<ColumnType> =
-            call.args[start..].iter().step_by(2).map(|arg| arg.column_type.clone()).collect();
-        common_type(&types).map_err(|error| call.error(error.message()))
-    };
-    let (key, value) = (unify(0)?, unify(1)?);
+    let unified = |start: usize| call.common_type(call.args[start..].iter().step_by(2));
+    let (key, value) = (unified(0)?, unified(1)?);
     let cast = |(index, arg): (usize, &Expr)| {
         let to = if index % 2 == 0 { &key.data_type } else { &value.data_type };
         implicit_cast_in(arg.clone(), to, call.session)
@@ -236,7 +208,7 @@ fn from_arrays(call: Call<'_>) -> Result<Expr> {
 
 /// The entries of all maps; of a key that several have, the last one's value.
 fn union(call: Call<'_>) -> Result<Expr> {
-    let (call, common) = with_common_type(call)?;
+    let (call, common) = call.unified()?;
     Ok(call.with_kernel(common, |a| {
         let maps: Vec<Lists<'_>> = (0..a.len()).map(|index| Lists::new(a, index)).collect();
         let columns = |column: usize| -> Vec<&ArrayRef> {
@@ -299,24 +271,20 @@ fn from_text(call: Call<'_>) -> Result<Expr> {
         let mut keys = StringViewBuilder::new();
         let mut values = StringViewBuilder::new();
         let mut lengths = Vec::with_capacity(a.rows);
-        let mut valid = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
             let all = (s.get(row), entry.get(row)?, pair.get(row)?);
             let (Some(text), Some(entry), Some(pair)) = all else {
-                lengths.push(0);
-                valid.push(false);
+                lengths.push(None);
                 continue;
             };
             let map = entries_of(text, entry, pair)?;
-            lengths.push(map.len());
-            valid.push(true);
+            lengths.push(Some(map.len()));
             for (key, value) in map {
                 keys.append_value(key);
                 values.append_option(value);
             }
         }
-        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
-        let offsets = OffsetBuffer::from_lengths(lengths);
+        let (offsets, nulls) = bounds(&lengths);
         map_array(a.result, Arc::new(keys.finish()), Arc::new(values.finish()), offsets, nulls)
     };
     Ok(call.with_function(map, kernel, |function| function.can_fail = can_fail))

@@ -79,17 +79,15 @@ fn constant(a: &Arguments<'_>, value: f64) -> Result<ArrayRef> {
 }
 
 /// Upper-case hexadecimal digits of a number, or of the bytes of a text.
-fn hex(call: Call<'_>) -> Result<Expr> {
-    let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
+fn hex(mut call: Call<'_>) -> Result<Expr> {
     if call.arg_type(0).is_string() {
-        return Ok(call.with_kernel(column_type, hex_of_text));
+        return Ok(call.strict(DataType::STRING, hex_of_text));
     }
     if !call.arg_type(0).is_integer() {
         return Err(call.error("takes a whole number or text"));
     }
-    let Call { name, mut args, session } = call;
-    let args = vec![implicit_cast(args.remove(0), &DataType::BigInt)];
-    Ok(Call { name, args, session }.with_kernel(column_type, |a| {
+    call.args = vec![implicit_cast(call.args.remove(0), &DataType::BigInt)];
+    Ok(call.strict(DataType::STRING, |a| {
         let n = a.bigints(0);
         a.text_result(|row, out| write!(out, "{:X}", n.get(row)?).ok())
     }))

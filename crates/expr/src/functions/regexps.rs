@@ -12,11 +12,12 @@ use arrow_array::builder::{ArrayBuilder, StringViewBuilder};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Int32Array, ListArray, StringViewArray, cast::AsArray,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow_buffer::BooleanBuffer;
 use memchr::memmem::Finder;
 use thalweg_core::{DataType, Error, Result};
 
 use super::arguments::{GrownText, Texts};
+use super::array_elements::bounds;
 use super::compiled::Compiled;
 use super::contains::rows_that_contain;
 use super::definition::{Call, Definition, custom};
@@ -25,8 +26,12 @@ use crate::expr::Expr;
 use crate::function::{Arguments, KernelCode};
 
 pub(super) const DEFINITIONS: &[Definition] = &[
-    custom("LIKE", "string string string?", like),
-    custom("SIMILAR TO", "string string string?", similar_to),
+    custom("LIKE", "string string string?", |call| matches(call, like_regex, like_matcher)),
+    custom("SIMILAR TO", "string string string?", |call| {
+        matches(call, similar_regex, |pattern, escape| {
+            regex_matcher(&similar_regex(pattern, escape)?)
+        })
+    }),
     custom("REGEXP", "string string", regexp),
     custom("RLIKE", "string string", regexp),
     custom("REGEXP_LIKE", "string string", regexp),
@@ -226,20 +231,24 @@ fn like_matcher(pattern: &str, escape: Option<char>) -> Result<Matcher> {
     };
     match simple {
         Some(matcher) => Ok(matcher),
-        None => Ok(Matcher::Regex(Box::new(Compiled::new(compile(&like_regex(&tokens), false)?)))),
+        None => regex_matcher(&like_regex(pattern, escape)?),
     }
 }
 
-fn like_regex(tokens: &[Token]) -> String {
+fn regex_matcher(regex: &str) -> Result<Matcher> {
+    Ok(Matcher::Regex(Box::new(Compiled::new(compile(regex, false)?))))
+}
+
+fn like_regex(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut regex = String::from("(?s)^");
-    for token in tokens {
+    for token in like_tokens(pattern, escape)? {
         match token {
             Token::Any => regex.push_str(".*"),
             Token::One => regex.push('.'),
             Token::Literal(c) => regex.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
         }
     }
-    regex + "$"
+    Ok(regex + "$")
 }
 
 fn escape_of(call: &Call<'_>) -> Result<Option<char>> {
@@ -257,17 +266,20 @@ fn boolean_of(call: &Call<'_>) -> thalweg_core::ColumnType {
     DataType::Boolean.nullable().with_nullable(call.nullable())
 }
 
-fn like(call: Call<'_>) -> Result<Expr> {
+/// True where the text is like the pattern: the one that is known by now, else that of the row.
+fn matches(
+    call: Call<'_>,
+    regex: fn(&str, Option<char>) -> Result<String>,
+    matcher: fn(&str, Option<char>) -> Result<Matcher>,
+) -> Result<Expr> {
     let escape = escape_of(&call)?;
-    let column_type = boolean_of(&call);
     let Some(pattern) = call.text(1) else {
-        let translate = move |pattern: &str| Ok(like_regex(&like_tokens(pattern, escape)?));
-        return Ok(
-            call.with_function(column_type, matcher_kernel(translate), |f| f.can_fail = true)
-        );
+        let column_type = boolean_of(&call);
+        let kernel = matcher_kernel(move |pattern| regex(pattern, escape));
+        return Ok(call.with_function(column_type, kernel, |f| f.can_fail = true));
     };
-    let kernel = test_kernel(like_matcher(pattern, escape)?);
-    Ok(call.with_kernel(column_type, kernel))
+    let kernel = test_kernel(matcher(pattern, escape)?);
+    Ok(call.strict(DataType::Boolean, kernel))
 }
 
 /// Tests the first argument with one pattern.
@@ -345,19 +357,6 @@ fn similar_regex(pattern: &str, escape: Option<char>) -> Result<String> {
     Ok(regex + ")$")
 }
 
-fn similar_to(call: Call<'_>) -> Result<Expr> {
-    let escape = escape_of(&call)?;
-    let column_type = boolean_of(&call);
-    let Some(pattern) = call.text(1) else {
-        let translate = move |pattern: &str| similar_regex(pattern, escape);
-        return Ok(
-            call.with_function(column_type, matcher_kernel(translate), |f| f.can_fail = true)
-        );
-    };
-    let regex = Compiled::new(compile(&similar_regex(pattern, escape)?, false)?);
-    Ok(call.with_kernel(column_type, test_kernel(Matcher::Regex(Box::new(regex)))))
-}
-
 /// True where the pattern is found anywhere in the text. Flink finds an empty pattern nowhere, and
 /// a malformed one.
 fn regexp(call: Call<'_>) -> Result<Expr> {
@@ -387,12 +386,23 @@ fn regexp(call: Call<'_>) -> Result<Expr> {
     Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }
 
-/// The part that matches, or a group of it; NULL where nothing does.
-fn extract(call: Call<'_>) -> Result<Expr> {
+/// A function of a text and a pattern, whose result can be NULL. Its kernel gets the patterns of the
+/// rows.
+fn by_pattern(
+    call: Call<'_>,
+    result: DataType,
+    kernel: impl Fn(&Arguments<'_>, RowPatterns<'_>) -> Result<ArrayRef> + Send + Sync + 'static,
+) -> Result<Expr> {
     let pattern = PatternArgument::new(&call, 1, "")?;
     let can_fail = pattern.can_fail();
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
-        let (s, mut patterns, group) = (a.texts(0), pattern.of_rows(a), a.ints_or(2, 0));
+    let kernel = move |a: &Arguments<'_>| kernel(a, pattern.of_rows(a));
+    Ok(call.with_function(result.nullable(), kernel, |f| f.can_fail = can_fail))
+}
+
+/// The part that matches, or a group of it; NULL where nothing does.
+fn extract(call: Call<'_>) -> Result<Expr> {
+    by_pattern(call, DataType::STRING, |a, mut patterns| {
+        let (s, group) = (a.texts(0), a.ints_or(2, 0));
         let mut parts = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
             let all = s.get(row).zip(patterns.get(row)?).zip(group.get(row));
@@ -402,21 +412,16 @@ fn extract(call: Call<'_>) -> Result<Expr> {
             });
         }
         a.slice_result(|row| parts[row])
-    };
-    Ok(call.with_function(DataType::STRING.nullable(), kernel, |f| f.can_fail = can_fail))
+    })
 }
 
 /// A group (by default the first) of all that matches; NULL if the pattern has no such group.
 fn extract_all(call: Call<'_>) -> Result<Expr> {
-    let pattern = PatternArgument::new(&call, 1, "")?;
-    let can_fail = pattern.can_fail();
     let element = DataType::STRING.nullable();
-    let column_type = DataType::Array(Box::new(element.clone())).nullable();
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
-        let (s, mut patterns, group) = (a.texts(0), pattern.of_rows(a), a.ints_or(2, 1));
+    by_pattern(call, DataType::Array(Box::new(element.clone())), move |a, mut patterns| {
+        let (s, group) = (a.texts(0), a.ints_or(2, 1));
         let mut parts = StringViewBuilder::new();
         let mut lengths = Vec::with_capacity(a.rows);
-        let mut valid = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
             let all = s.get(row).zip(patterns.get(row)?).zip(group.get(row));
             let known = all.and_then(|((text, regex), group)| {
@@ -427,22 +432,18 @@ fn extract_all(call: Call<'_>) -> Result<Expr> {
             if let Some((text, regex, group)) = known {
                 regex.for_each_group(text, group, |part| parts.append_option(part))?;
             }
-            lengths.push(parts.len() - before);
-            valid.push(known.is_some());
+            lengths.push(known.map(|_| parts.len() - before));
         }
-        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
         let (field, values) = (Arc::new(element.field("item")), Arc::new(parts.finish()));
-        Ok(Arc::new(ListArray::new(field, OffsetBuffer::from_lengths(lengths), values, nulls)))
-    };
-    Ok(call.with_function(column_type, kernel, |f| f.can_fail = can_fail))
+        let (offsets, nulls) = bounds(&lengths);
+        Ok(Arc::new(ListArray::new(field, offsets, values, nulls)))
+    })
 }
 
 /// What matches first; NULL where nothing does.
 fn substring(call: Call<'_>) -> Result<Expr> {
-    let pattern = PatternArgument::new(&call, 1, "")?;
-    let can_fail = pattern.can_fail();
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
-        let (s, mut patterns) = (a.texts(0), pattern.of_rows(a));
+    by_pattern(call, DataType::STRING, |a, mut patterns| {
+        let s = a.texts(0);
         let mut parts = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
             parts.push(match s.get(row).zip(patterns.get(row)?) {
@@ -451,24 +452,20 @@ fn substring(call: Call<'_>) -> Result<Expr> {
             });
         }
         a.slice_result(|row| parts[row])
-    };
-    Ok(call.with_function(DataType::STRING.nullable(), kernel, |f| f.can_fail = can_fail))
+    })
 }
 
 /// An INT of a text and a pattern.
 fn number(call: Call<'_>, of: fn(&JavaPattern, &str) -> Result<i32>) -> Result<Expr> {
-    let pattern = PatternArgument::new(&call, 1, "")?;
-    let can_fail = pattern.can_fail();
-    let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
-        let (s, mut patterns) = (a.texts(0), pattern.of_rows(a));
+    by_pattern(call, DataType::Int, move |a, mut patterns| {
+        let s = a.texts(0);
         let mut numbers = Vec::with_capacity(a.rows);
         for row in 0..a.rows {
             let both = s.get(row).zip(patterns.get(row)?);
             numbers.push(both.map(|(text, regex)| of(regex, text)).transpose()?);
         }
         Ok(Arc::new(Int32Array::from(numbers)))
-    };
-    Ok(call.with_function(DataType::Int.nullable(), kernel, |f| f.can_fail = can_fail))
+    })
 }
 
 /// How often the pattern matches.

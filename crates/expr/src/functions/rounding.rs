@@ -78,16 +78,13 @@ fn whole(call: Call<'_>, up: bool) -> Result<Expr> {
     if call.args.len() > 1 {
         return time::round_to_unit(call, up);
     }
-    let nullable = call.nullable();
     let data_type = match call.arg_type(0) {
         DataType::Decimal(precision, _) => DataType::Decimal(*precision, 0),
         other if other.is_integer() => return Ok(call.args.into_iter().next().expect("one")),
         other if other.is_float() => other.clone(),
         other => return Err(call.error(format!("does not take {other}; a time needs a unit"))),
     };
-    let column_type = data_type.nullable().with_nullable(nullable);
-    let kernel = move |a: &Arguments<'_>| whole_kernel(a, up);
-    Ok(call.with_kernel(column_type, kernel))
+    Ok(call.strict(data_type, move |a| whole_kernel(a, up)))
 }
 
 fn whole_kernel(a: &Arguments<'_>, up: bool) -> Result<ArrayRef> {
@@ -127,7 +124,6 @@ fn rounded_type(precision: u8, scale: u8, places: i64) -> DataType {
 }
 
 fn round(call: Call<'_>, half_up: bool) -> Result<Expr> {
-    let nullable = call.nullable();
     let literal = match call.args.get(1).map(Expr::as_literal) {
         None => Some(0),
         Some(Some(Scalar::Integer(places))) => Some(*places),
@@ -139,9 +135,7 @@ fn round(call: Call<'_>, half_up: bool) -> Result<Expr> {
         }
         (other, _) => other.clone(),
     };
-    let column_type = data_type.nullable().with_nullable(nullable);
-    let kernel = move |a: &Arguments<'_>| round_kernel(a, half_up);
-    Ok(call.with_kernel(column_type, kernel))
+    Ok(call.strict(data_type, move |a| round_kernel(a, half_up)))
 }
 
 /// Rounds an unscaled value to `places` digits behind the point, keeping its scale.

@@ -294,8 +294,7 @@ fn concat_operator(call: Call<'_>) -> Result<Expr> {
     let total = l.saturating_add(r).min(thalweg_core::types::MAX_LENGTH);
     let data_type =
         if left_fixed && right_fixed { DataType::Char(total) } else { DataType::Varchar(total) };
-    let column_type = data_type.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, concat))
+    Ok(call.strict(data_type, concat))
 }
 
 /// NULL parts are left out; a NULL separator makes NULL.
@@ -355,8 +354,7 @@ fn overlay(call: Call<'_>) -> Result<Expr> {
     };
     let total = length(call.arg_type(0)).saturating_add(length(call.arg_type(1)));
     let data_type = DataType::Varchar(total.min(thalweg_core::types::MAX_LENGTH));
-    let column_type = data_type.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, overlay_kernel))
+    Ok(call.strict(data_type, overlay_kernel))
 }
 
 fn overlay_kernel(a: &Arguments<'_>) -> Result<ArrayRef> {
@@ -530,8 +528,7 @@ impl CharacterSet {
 
 fn encode(call: Call<'_>) -> Result<Expr> {
     let set = character_set(&call)?;
-    let column_type = DataType::BYTES.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, move |a| {
+    Ok(call.strict(DataType::BYTES, move |a| {
         let s = a.texts(0);
         let bytes: BinaryArray =
             (0..a.rows).map(|row| s.get(row).map(|text| set.encode(text))).collect();
@@ -541,8 +538,7 @@ fn encode(call: Call<'_>) -> Result<Expr> {
 
 fn decode(call: Call<'_>) -> Result<Expr> {
     let set = character_set(&call)?;
-    let column_type = DataType::STRING.nullable().with_nullable(call.nullable());
-    Ok(call.with_kernel(column_type, move |a| {
+    Ok(call.strict(DataType::STRING, move |a| {
         let value = a.value(0);
         let bytes = value.array().as_binary::<i32>();
         a.text_result(|row, out| {

@@ -24,7 +24,8 @@ use thalweg_core::{Column, ColumnType, DataType, Error, Result};
 
 use super::datetime::{DAY_MS, to_instant, to_local};
 use super::{
-    decimal, out_of_range, parse, text, ticks, ticks_per_second, timestamps, timestamps_with,
+    decimal, map_array, out_of_range, parse, text, ticks, ticks_per_second, timestamps,
+    timestamps_with,
 };
 
 /// True if a cast from one type to the other exists.
@@ -124,20 +125,11 @@ impl Cast<'_> {
         from: [&ColumnType; 2],
         to: [&ColumnType; 2],
     ) -> Result<ArrayRef> {
-        let mut arrays = Vec::with_capacity(2);
-        for (array, (from, to)) in map.entries().columns().iter().zip(from.iter().zip(to)) {
-            let cast = Cast { from: &from.data_type, to: &to.data_type, ..*self };
-            arrays.push(cast.apply(array)?);
-        }
-        let arrow_schema::DataType::Map(field, sorted) = self.to.arrow() else {
-            return Err(self.unsupported());
+        let cast = |array: &ArrayRef, at: usize| {
+            Cast { from: &from[at].data_type, to: &to[at].data_type, ..*self }.apply(array)
         };
-        let arrow_schema::DataType::Struct(fields) = field.data_type().clone() else {
-            return Err(self.unsupported());
-        };
-        let entries = StructArray::try_new(fields, arrays, None)?;
-        let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
-        Ok(Arc::new(MapArray::try_new(field, offsets, entries, nulls, sorted)?))
+        let (keys, values) = (cast(map.keys(), 0)?, cast(map.values(), 1)?);
+        map_array(self.to, keys, values, map.offsets().clone(), map.nulls().cloned())
     }
 
     fn row(&self, rows: &StructArray, from: &[Column], to: &[Column]) -> Result<ArrayRef> {
