@@ -160,6 +160,10 @@ impl DataType {
     pub fn is_timestamp(&self) -> bool {
         matches!(self, DataType::Timestamp(_) | DataType::TimestampLtz(_))
     }
+    /// True for DATE and TIME as well.
+    pub fn is_time(&self) -> bool {
+        self.is_timestamp() || matches!(self, DataType::Date | DataType::Time(_))
+    }
 }
 
 /// The unit in which a timestamp of this precision (0 to 9) is stored.

@@ -243,7 +243,7 @@ impl Assembly {
         };
         let number = self.pieces.len();
         for (place, &row) in indices.iter().enumerate() {
-            self.places[row as usize] = (number, if piece.is_constant() { 0 } else { place });
+            self.places[row as usize] = (number, piece.place(place));
         }
         self.pieces.push(piece);
         Ok(&self.pieces[number])

@@ -31,6 +31,11 @@ impl Value {
     pub fn is_constant(&self) -> bool {
         matches!(self, Value::Constant(_))
     }
+    /// Where the value of a row stands in the array.
+    #[inline]
+    pub(crate) fn place(&self, row: usize) -> usize {
+        if self.is_constant() { 0 } else { row }
+    }
     /// Spreads a constant out.
     pub fn into_rows(self, rows: usize) -> Result<ArrayRef> {
         match self {

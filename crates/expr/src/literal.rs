@@ -10,13 +10,13 @@ use arrow_array::types::{
 use arrow_array::{
     Array, ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
     DurationMillisecondArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
-    Int64Array, IntervalYearMonthArray, StringViewArray, Time32MillisecondArray,
-    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray, new_null_array,
+    Int64Array, IntervalYearMonthArray, StringViewArray, Time32MillisecondArray, new_null_array,
 };
-use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
+use arrow_schema::{DataType as Arrow, IntervalUnit};
 use thalweg_core::{DataType, Error, Result};
 
 use crate::expr::Scalar;
+use crate::kernels::{ticks, timestamps_with};
 
 /// An array of one value.
 pub(crate) fn to_array(value: &Scalar, data_type: &DataType) -> Result<ArrayRef> {
@@ -52,15 +52,7 @@ fn integer_array(v: i64, data_type: &DataType) -> Option<ArrayRef> {
         Arrow::Time32(_) => Arc::new(Time32MillisecondArray::from_value(v as i32, 1)),
         Arrow::Duration(_) => Arc::new(DurationMillisecondArray::from_value(v, 1)),
         Arrow::Interval(_) => Arc::new(IntervalYearMonthArray::from_value(v as i32, 1)),
-        Arrow::Timestamp(TimeUnit::Microsecond, zone) => {
-            Arc::new(TimestampMicrosecondArray::from_value(v, 1).with_timezone_opt(zone))
-        }
-        Arrow::Timestamp(TimeUnit::Nanosecond, zone) => {
-            Arc::new(TimestampNanosecondArray::from_value(v, 1).with_timezone_opt(zone))
-        }
-        Arrow::Timestamp(_, zone) => {
-            Arc::new(TimestampMillisecondArray::from_value(v, 1).with_timezone_opt(zone))
-        }
+        Arrow::Timestamp(..) => timestamps_with(vec![v].into(), None, data_type),
         _ => return None,
     })
 }
@@ -89,7 +81,7 @@ pub(crate) fn from_array(array: &dyn Array) -> Option<Scalar> {
         Arrow::Interval(IntervalUnit::YearMonth) => {
             Scalar::Integer(array.as_primitive::<IntervalYearMonthType>().value(0).into())
         }
-        Arrow::Timestamp(..) => Scalar::Integer(crate::kernels::ticks(array)[0]),
+        Arrow::Timestamp(..) => Scalar::Integer(ticks(array)[0]),
         Arrow::Float32 => Scalar::Double(array.as_primitive::<Float32Type>().value(0).into()),
         Arrow::Float64 => Scalar::Double(array.as_primitive::<Float64Type>().value(0)),
         Arrow::Decimal128(..) => Scalar::Decimal(array.as_primitive::<Decimal128Type>().value(0)),

@@ -19,9 +19,9 @@ pub(crate) fn build(op: ArithmeticOp, left: Expr, right: Expr, session: &Session
         };
     }
     match (op, is_interval(l), is_interval(r)) {
-        (ArithmeticOp::Add, _, true) if is_time(l) => time::add_interval(left, right, 1, session),
-        (ArithmeticOp::Add, true, _) if is_time(r) => time::add_interval(right, left, 1, session),
-        (ArithmeticOp::Subtract, _, true) if is_time(l) => {
+        (ArithmeticOp::Add, _, true) if l.is_time() => time::add_interval(left, right, 1, session),
+        (ArithmeticOp::Add, true, _) if r.is_time() => time::add_interval(right, left, 1, session),
+        (ArithmeticOp::Subtract, _, true) if l.is_time() => {
             time::add_interval(left, right, -1, session)
         }
         (ArithmeticOp::Add | ArithmeticOp::Subtract, true, true) if l == r => {
@@ -43,13 +43,9 @@ fn is_number(data_type: &DataType) -> bool {
 fn is_interval(data_type: &DataType) -> bool {
     matches!(data_type, DataType::IntervalDayTime | DataType::IntervalYearMonth)
 }
-fn is_time(data_type: &DataType) -> bool {
-    data_type.is_timestamp() || matches!(data_type, DataType::Date | DataType::Time(_))
-}
-
 fn refuse(op: ArithmeticOp, left: &DataType, right: &DataType) -> Error {
     let error = Error::plan(format!("cannot apply '{op}' to {left} and {right}"));
-    if is_time(left) && is_time(right) && op == ArithmeticOp::Subtract {
+    if left.is_time() && right.is_time() && op == ArithmeticOp::Subtract {
         error.hint("TIMESTAMPDIFF(SECOND, start, end) gives the distance of two times")
     } else if left.is_string() || right.is_string() {
         error.hint("text is not cast by itself: write CAST(… AS INT), or || to join text")

@@ -58,12 +58,10 @@ pub(super) fn comparable(
         return Ok(both);
     }
     // A text literal compared with a time is read as that time, as Flink does.
-    let is_time =
-        |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
-    if l.is_string() && is_time(r) && left.as_literal().is_some() {
+    if l.is_string() && r.is_time() && left.as_literal().is_some() {
         return comparable(op, time_literal(left, widest_time(r), session)?, right, session);
     }
-    if r.is_string() && is_time(l) && right.as_literal().is_some() {
+    if r.is_string() && l.is_time() && right.as_literal().is_some() {
         let to = widest_time(l);
         return comparable(op, left, time_literal(right, to, session)?, session);
     }
@@ -111,10 +109,9 @@ fn with_text(
         return Ok(both.map(|(text, other)| (other, text)));
     }
     let is_literal = left.as_literal().is_some();
-    let is_time = r.is_timestamp() || matches!(r, DataType::Date | DataType::Time(_));
     Ok(match r {
         _ if !l.is_string() => None,
-        _ if is_time && !is_literal => {
+        _ if r.is_time() && !is_literal => {
             Some((cast(left.clone(), widest_time(r), true, session)?, right.clone()))
         }
         DataType::Boolean if op.is_equality() => {

@@ -167,34 +167,28 @@ fn same_array(call: Call<'_>, kernel: ListKernel) -> Result<Expr> {
 }
 
 fn append(a: &Arguments<'_>) -> Result<ArrayRef> {
-    let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
-    Picks::arrays(a, &[&lists.values, a.value(1).array()], |picks, row| {
+    let (lists, element) = (Lists::new(a, 0), a.value(1));
+    Picks::arrays(a, &[&lists.values, element.array()], |picks, row| {
         picks.extend(0, lists.range(row)?);
-        picks.places.push((1, place(row)));
+        picks.places.push((1, element.place(row)));
         Some(())
     })
 }
 
 fn prepend(a: &Arguments<'_>) -> Result<ArrayRef> {
-    let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
-    Picks::arrays(a, &[&lists.values, a.value(1).array()], |picks, row| {
-        picks.places.push((1, place(row)));
+    let (lists, element) = (Lists::new(a, 0), a.value(1));
+    Picks::arrays(a, &[&lists.values, element.array()], |picks, row| {
+        picks.places.push((1, element.place(row)));
         picks.extend(0, lists.range(row)?);
         Some(())
     })
 }
 
-/// Where the value of a row stands in an argument, which may be constant.
-fn place_of(a: &Arguments<'_>, index: usize) -> impl Fn(usize) -> usize + use<> {
-    let constant = a.value(index).is_constant();
-    move |row| if constant { 0 } else { row }
-}
-
 fn remove(a: &Arguments<'_>) -> Result<ArrayRef> {
-    let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
-    let [elements, removed] = encoded([&lists.values, a.value(1).array()])?;
+    let (lists, element) = (Lists::new(a, 0), a.value(1));
+    let [elements, removed] = encoded([&lists.values, element.array()])?;
     Picks::arrays(a, &[&lists.values], |picks, row| {
-        let unwanted = removed.row(place(row));
+        let unwanted = removed.row(element.place(row));
         picks.extend(0, lists.range(row)?.filter(|&at| elements.row(at) != unwanted));
         Some(())
     })
@@ -204,11 +198,11 @@ fn remove(a: &Arguments<'_>) -> Result<ArrayRef> {
 fn position(call: Call<'_>) -> Result<Expr> {
     let (call, _) = fit_element(call)?;
     Ok(call.strict(DataType::Int, |a| {
-        let (lists, place) = (Lists::new(a, 0), place_of(a, 1));
-        let sought = a.value(1).array();
+        let (lists, element) = (Lists::new(a, 0), a.value(1));
+        let sought = element.array();
         let [elements, wanted] = encoded([&lists.values, sought])?;
         a.number_result::<Int32Type>(|row| {
-            let (range, wanted_at) = (lists.range(row)?, place(row));
+            let (range, wanted_at) = (lists.range(row)?, element.place(row));
             let wanted = sought.is_valid(wanted_at).then(|| wanted.row(wanted_at))?;
             let start = range.start;
             let found = range.into_iter().find(|&at| elements.row(at) == wanted);

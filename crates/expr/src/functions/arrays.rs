@@ -245,7 +245,7 @@ fn interleaved(a: &Arguments<'_>) -> Result<ArrayRef> {
     let mut places = Vec::with_capacity(a.rows * a.len());
     for row in 0..a.rows {
         for (index, value) in a.values.iter().enumerate() {
-            places.push((index, if value.is_constant() { 0 } else { row }));
+            places.push((index, value.place(row)));
         }
     }
     Ok(interleave(&arrays, &places)?)

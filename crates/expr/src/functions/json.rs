@@ -229,21 +229,20 @@ fn converts(json: &Json, data_type: &DataType) -> bool {
 }
 
 /// Casts the defaults to the type that is returned.
-fn with_defaults<'a>(call: Call<'a>, result: &DataType) -> Result<Call<'a>> {
-    let Call { name, mut args, session } = call;
+fn with_defaults<'a>(mut call: Call<'a>, result: &DataType) -> Result<Call<'a>> {
     for index in [4, 6] {
-        let Some(arg) = args.get(index) else { continue };
+        let Some(arg) = call.args.get(index) else { continue };
         let target = result.clone().nullable();
         let from = arg.column_type.data_type.clone();
         let default = match result.is_string() {
-            true => crate::build::cast(arg.clone(), result.clone(), false, session)?,
-            false => crate::build::coerce(arg.clone(), &target, session).map_err(|_| {
-                Error::plan(format!("{name}: the DEFAULT is {from}, but RETURNING {result}"))
+            true => crate::build::cast(arg.clone(), result.clone(), false, call.session)?,
+            false => crate::build::coerce(arg.clone(), &target, call.session).map_err(|_| {
+                call.error(format!("the DEFAULT is {from}, but RETURNING {result}"))
             })?,
         };
-        args[index] = implicit_cast_in(default, result, session);
+        call.args[index] = implicit_cast_in(default, result, call.session);
     }
-    Ok(Call { name, args, session })
+    Ok(call)
 }
 
 /// `JSON_QUERY(json, path [RETURNING type] [… WRAPPER] [… ON EMPTY] [… ON ERROR])`

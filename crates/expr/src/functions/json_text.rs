@@ -101,7 +101,7 @@ fn string(call: Call<'_>) -> Result<Expr> {
     Ok(call.strict(DataType::STRING, move |a| {
         let value = a.value(0);
         a.text_result(|row, out| {
-            let row = if value.is_constant() { 0 } else { row };
+            let row = value.place(row);
             value.array().is_valid(row).then_some(())?;
             append_json(out, &member.json(value, row)?);
             Some(())
@@ -129,7 +129,7 @@ impl Member {
 
     /// The value of a row; `None` if it is a text that should be JSON and is none.
     fn json(&self, value: &Value, row: usize) -> Option<Json> {
-        let row = if value.is_constant() { 0 } else { row };
+        let row = value.place(row);
         let array = value.array();
         if self.is_json && array.is_valid(row) {
             return serde_json::from_str(array.as_string_view().value(row)).ok();

@@ -158,7 +158,7 @@ fn map(call: Call<'_>) -> Result<Expr> {
         let rows = encoded_keys(&keys)?;
         let mut entries = Entries::default();
         for row in 0..a.rows {
-            let place = |index: usize| if a.value(index).is_constant() { 0 } else { row };
+            let place = |index: usize| a.value(index).place(row);
             let pairs =
                 (0..keys.len()).map(|pair| ((pair, place(pair * 2)), (pair, place(pair * 2 + 1))));
             entries.add(pairs, &rows, &keys);

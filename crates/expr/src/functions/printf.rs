@@ -70,7 +70,7 @@ impl<'a> Operand<'a> {
     }
 
     fn of(&self, row: usize) -> Formatted {
-        let row = if self.value.is_constant() { 0 } else { row };
+        let row = self.value.place(row);
         let array = self.value.array();
         if *self.data_type == DataType::Null || array.is_null(row) {
             return Formatted::Null;

@@ -91,7 +91,7 @@ fn whole_kernel(a: &Arguments<'_>, up: bool) -> Result<ArrayRef> {
     let array = a.value(0).array();
     Ok(match a.result {
         DataType::Decimal(precision, _) => {
-            let power = decimal::power_of_ten(scale_of(array).into());
+            let power = decimal::power_of_ten(decimal::scale_of(array).into());
             let round = |v: i128| {
                 let floor = v.div_euclid(power);
                 let above = i128::from(up && v.rem_euclid(power) != 0);
@@ -102,13 +102,6 @@ fn whole_kernel(a: &Arguments<'_>, up: bool) -> Result<ArrayRef> {
         DataType::Float => mapped::<Float32Type>(array, if up { f32::ceil } else { f32::floor }),
         _ => mapped::<Float64Type>(array, if up { f64::ceil } else { f64::floor }),
     })
-}
-
-fn scale_of(array: &dyn Array) -> u8 {
-    match array.data_type() {
-        arrow_schema::DataType::Decimal128(_, scale) => *scale as u8,
-        _ => 0,
-    }
 }
 
 /// The type of ROUND and TRUNCATE of a DECIMAL to a literal number of places.
@@ -199,7 +192,7 @@ fn round_kernel(a: &Arguments<'_>, half_up: bool) -> Result<ArrayRef> {
             })
         }
         DataType::Decimal(precision, scale) => {
-            let from = scale_of(a.value(0).array());
+            let from = decimal::scale_of(a.value(0).array());
             let x = a.numbers::<Decimal128Type>(0);
             let array = a.number_result::<Decimal128Type>(|r| {
                 let rounded = round_unscaled(x.get(r)?, from.into(), places(r)?, half_up);

@@ -1,8 +1,7 @@
 //! Functions of text. Positions count characters (code points) from 1.
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
-use arrow_array::{Array, ArrayRef, BinaryArray};
+use arrow_array::{ArrayRef, BinaryArray};
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, Engine};
@@ -159,12 +158,11 @@ fn substring(a: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 /// `TRIM(s)`, or `TRIM(BOTH part FROM s)` as the arguments BOTH, part and s.
-fn trim(call: Call<'_>) -> Result<Expr> {
-    let Call { name, mut args, session } = call;
-    let (leading, trailing) = match args.len() {
+fn trim(mut call: Call<'_>) -> Result<Expr> {
+    let (leading, trailing) = match call.args.len() {
         1 => (true, true),
         3 => {
-            let side = args.remove(0);
+            let side = call.args.remove(0);
             match side.as_literal() {
                 Some(Scalar::String(side)) if &**side == "BOTH" => (true, true),
                 Some(Scalar::String(side)) if &**side == "LEADING" => (true, false),
@@ -178,16 +176,14 @@ fn trim(call: Call<'_>) -> Result<Expr> {
         }
     };
     // Flink's order is the part, then the text; the type is that of the text.
-    args.reverse();
-    let nullable = args.iter().any(|arg| arg.column_type.nullable);
-    let column_type = Returns::FirstVarchar.resolve(&args).with_nullable(nullable);
+    call.args.reverse();
+    let column_type = Returns::FirstVarchar.resolve(&call.args);
     let shown = match (leading, trailing) {
         (true, true) => "TRIM",
         (true, false) => "TRIM_LEADING",
         _ => "TRIM_TRAILING",
     };
     let kernel = move |a: &Arguments<'_>| trim_set(a, leading, trailing);
-    let call = Call { name, args, session };
     Ok(call.with_function(column_type, kernel, |f| f.name = shown.to_owned()))
 }
 
@@ -403,16 +399,15 @@ fn character(a: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 /// `SPLIT_INDEX(text, separator, n)`; the separator may be the code of a character.
-fn split_index(call: Call<'_>) -> Result<Expr> {
+fn split_index(mut call: Call<'_>) -> Result<Expr> {
     let separator = call.arg_type(1);
     let is_code = separator.is_integer();
     if !is_code && !separator.is_string() && *separator != DataType::Null {
         return Err(call.error(format!("the separator is a text, not {separator}")));
     }
     let target = if is_code { DataType::BigInt } else { DataType::STRING };
-    let Call { name, mut args, session } = call;
-    args[1] = implicit_cast(args[1].clone(), &target);
-    Ok(Call { name, args, session }.with_kernel(DataType::STRING.nullable(), move |a| {
+    call.args[1] = implicit_cast(call.args[1].clone(), &target);
+    Ok(call.with_kernel(DataType::STRING.nullable(), move |a| {
         let (s, n) = (a.texts(0), a.ints(2));
         if is_code {
             let codes = a.bigints(1);
@@ -539,14 +534,9 @@ fn encode(call: Call<'_>) -> Result<Expr> {
 fn decode(call: Call<'_>) -> Result<Expr> {
     let set = character_set(&call)?;
     Ok(call.strict(DataType::STRING, move |a| {
-        let value = a.value(0);
-        let bytes = value.array().as_binary::<i32>();
+        let bytes = a.bytes(0);
         a.text_result(|row, out| {
-            let row = if value.is_constant() { 0 } else { row };
-            if bytes.is_null(row) {
-                return None;
-            }
-            out.push_str(&set.decode(bytes.value(row)));
+            out.push_str(&set.decode(bytes.get(row)?));
             Some(())
         })
     }))

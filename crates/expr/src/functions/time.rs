@@ -150,16 +150,14 @@ fn ticks_per_ms(unit: &TimeUnit) -> i64 {
 }
 
 /// A field of a time, as BIGINT.
-fn field_of(call: Call<'_>, index: usize, field: TimeField) -> Result<Expr> {
+fn field_of(mut call: Call<'_>, index: usize, field: TimeField) -> Result<Expr> {
     let in_day = matches!(field, TimeField::Hour | TimeField::Minute)
         || matches!(field, TimeField::Second | TimeField::Millisecond);
     if matches!(call.arg_type(index), DataType::Time(_)) && !in_day {
         return Err(call.error("a TIME has only HOUR, MINUTE, SECOND and MILLISECOND"));
     }
-    let Call { name, mut args, session } = call;
-    let time = args.remove(index);
-    let nullable = time.column_type.nullable;
-    let column_type = DataType::BigInt.nullable().with_nullable(nullable);
+    call.args = vec![call.args.swap_remove(index)];
+    let column_type = DataType::BigInt.nullable().with_nullable(call.nullable());
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let array = a.value(0).array();
         let local = local_ms(array.as_ref(), a.zone);
@@ -180,8 +178,10 @@ fn field_of(call: Call<'_>, index: usize, field: TimeField) -> Result<Expr> {
         };
         Ok(Arc::new(PrimitiveArray::<Int64Type>::new(values, array.nulls().cloned())))
     };
-    let shown = if name == "EXTRACT" { format!("EXTRACT_{field:?}") } else { name.to_owned() };
-    let call = Call { name, args: vec![time], session };
+    let shown = match call.name {
+        "EXTRACT" => format!("EXTRACT_{field:?}"),
+        name => name.to_owned(),
+    };
     Ok(call.with_function(column_type, kernel, |f| f.name = shown.to_uppercase()))
 }
 
@@ -193,10 +193,10 @@ fn per_ms(array: &dyn Array) -> i64 {
 }
 
 /// FLOOR and CEIL of a time to a unit; the type stays.
-pub(super) fn round_to_unit(call: Call<'_>, up: bool) -> Result<Expr> {
+pub(super) fn round_to_unit(mut call: Call<'_>, up: bool) -> Result<Expr> {
     let field = unit(&call, 1)?;
     let data_type = call.arg_type(0).clone();
-    if !data_type.is_timestamp() && !matches!(data_type, DataType::Date | DataType::Time(_)) {
+    if !data_type.is_time() {
         return Err(call.error(format!("a unit needs a time, got {data_type}")));
     }
     if field.millis().is_none() && field.months().is_none() {
@@ -220,10 +220,8 @@ pub(super) fn round_to_unit(call: Call<'_>, up: bool) -> Result<Expr> {
         checked_times(local.len(), round, array.nulls().cloned(), a.result)
     };
     let can_fail = has_narrow_range(&column_type.data_type);
-    let Call { name, mut args, session } = call;
-    args.truncate(1);
-    let shown = format!("{name}_{field:?}").to_uppercase();
-    let call = Call { name, args, session };
+    call.args.truncate(1);
+    let shown = format!("{}_{field:?}", call.name).to_uppercase();
     Ok(call.with_function(column_type, kernel, |f| {
         f.name = shown;
         f.can_fail = can_fail;
@@ -318,8 +316,8 @@ fn add_ticks(a: &Arguments<'_>, spans: Vec<i64>, months: bool) -> Result<ArrayRe
     }
     let goes_round = matches!(a.result, DataType::Time(_));
     let moved = |row: usize| {
-        let tick = values[if time.is_constant() { 0 } else { row }];
-        let span = spans[if by.is_constant() { 0 } else { row }];
+        let tick = values[time.place(row)];
+        let span = spans[by.place(row)];
         match months {
             true => datetime::add_months(tick, span, DAY_MS * per_ms),
             false if goes_round => Some(tick + span % DAY_MS),
@@ -454,8 +452,7 @@ fn distances(a: &Arguments<'_>, between: impl Fn(i64, i64) -> i64) -> ScalarBuff
     let (start, end) = (a.value(0), a.value(1));
     let (from, to) =
         (local_ms(start.array().as_ref(), Tz::UTC), local_ms(end.array().as_ref(), Tz::UTC));
-    let at = |value: &Value, row: usize| if value.is_constant() { 0 } else { row };
-    (0..a.rows).map(|row| between(from[at(start, row)], to[at(end, row)])).collect()
+    (0..a.rows).map(|row| between(from[start.place(row)], to[end.place(row)])).collect()
 }
 
 /// `(later - earlier) SECOND`: the distance of two times as an interval.
@@ -475,20 +472,19 @@ fn distance(call: Call<'_>) -> Result<Expr> {
 
 /// The call with its two times, of which the first is at `first`, as readings of one clock:
 /// instants and wall clock readings meet in the session's zone.
-fn in_one_clock(call: Call<'_>, first: usize) -> Result<Call<'_>> {
-    let Call { name, mut args, session } = call;
+fn in_one_clock(mut call: Call<'_>, first: usize) -> Result<Call<'_>> {
     let both = [first, first + 1];
-    let mixed = both.iter().all(|index| args[*index].column_type.data_type.is_timestamp());
+    let mixed = both.iter().all(|index| call.args[*index].column_type.data_type.is_timestamp());
     for index in both {
-        if let DataType::TimestampLtz(precision) = args[index].column_type.data_type {
-            let other = &args[2 * first + 1 - index].column_type.data_type;
+        if let DataType::TimestampLtz(precision) = call.args[index].column_type.data_type {
+            let other = &call.args[2 * first + 1 - index].column_type.data_type;
             if mixed && matches!(other, DataType::Timestamp(_)) {
                 let local = DataType::Timestamp(precision);
-                args[index] = cast(args[index].clone(), local, false, session)?;
+                call.args[index] = cast(call.args[index].clone(), local, false, call.session)?;
             }
         }
     }
-    Ok(Call { name, args, session })
+    Ok(call)
 }
 
 /// The running watermark before each row; NULL where there is none yet.

@@ -58,7 +58,7 @@ fn literal_pattern(call: &Call<'_>, index: usize) -> Result<Pattern> {
     Pattern::parse(text)
 }
 
-fn date_format(call: Call<'_>) -> Result<Expr> {
+fn date_format(mut call: Call<'_>) -> Result<Expr> {
     let pattern = literal_pattern(&call, 1)?;
     if call.arg_type(0).is_string() {
         let kernel = move |a: &Arguments<'_>| {
@@ -71,16 +71,16 @@ fn date_format(call: Call<'_>) -> Result<Expr> {
         };
         return Ok(with_pattern_in_name(call, DataType::STRING, kernel));
     }
-    let Call { name, mut args, session } = call;
-    let time = args.remove(0);
-    let time = match &time.column_type.data_type {
-        data_type if data_type.is_timestamp() => time,
-        DataType::Date | DataType::Null => implicit_cast(time, &DataType::Timestamp(3)),
+    match call.arg_type(0) {
+        data_type if data_type.is_timestamp() => {}
+        DataType::Date | DataType::Null => {
+            call.args[0] = implicit_cast(call.args[0].clone(), &DataType::Timestamp(3));
+        }
         other => {
             let error = thalweg_core::Error::plan(format!("DATE_FORMAT does not take {other}"));
             return Err(error.hint("supported: DATE_FORMAT(timestamp or string, pattern)"));
         }
-    };
+    }
     let span_ms = pattern.span_ms();
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let array = a.value(0).array();
@@ -103,20 +103,16 @@ fn date_format(call: Call<'_>) -> Result<Expr> {
             Some(())
         })
     };
-    args.insert(0, time);
-    let call = Call { name, args, session };
     Ok(with_pattern_in_name(call, DataType::STRING, kernel))
 }
 
 /// Leaves only the first argument to be evaluated; the pattern becomes part of the name.
-fn with_pattern_in_name(call: Call<'_>, data_type: DataType, kernel: impl KernelCode) -> Expr {
-    let Call { name, mut args, session } = call;
-    let shown = match args.get(1) {
-        Some(pattern) => format!("{name}[{pattern}]"),
-        None => name.to_owned(),
+fn with_pattern_in_name(mut call: Call<'_>, data_type: DataType, kernel: impl KernelCode) -> Expr {
+    let shown = match call.args.get(1) {
+        Some(pattern) => format!("{}[{pattern}]", call.name),
+        None => call.name.to_owned(),
     };
-    args.truncate(1);
-    let call = Call { name, args, session };
+    call.args.truncate(1);
     call.with_function(data_type.nullable(), kernel, |function| function.name = shown)
 }
 
@@ -145,7 +141,7 @@ fn times(a: &Arguments<'_>, value: impl Fn(usize) -> Option<i64>) -> ArrayRef {
 }
 
 /// `TO_TIMESTAMP_LTZ(number [, digits])` or `TO_TIMESTAMP_LTZ(text [, pattern [, zone]])`.
-fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
+fn to_timestamp_ltz(mut call: Call<'_>) -> Result<Expr> {
     if call.arg_type(0).is_string() {
         return instant_of_text(call);
     }
@@ -162,16 +158,11 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
     };
     let result = DataType::TimestampLtz(digits.max(3) as u8);
     let per_unit = ticks_per_second(&result) / 10i64.pow(digits);
-    let Call { name, mut args, session } = call;
-    let whole = match args[0].column_type.data_type {
-        // Of a DECIMAL number of seconds the whole ones count.
-        DataType::Decimal(..) => true,
-        ref other => other.is_integer(),
-    };
+    // Of a DECIMAL number of seconds the whole ones count.
+    let whole = !call.arg_type(0).is_float();
     let target = if whole { DataType::BigInt } else { DataType::Double };
-    let shown = format!("{name}[{digits}]");
-    args.truncate(1);
-    let args = args.into_iter().map(|number| implicit_cast(number, &target)).collect();
+    let shown = format!("{}[{digits}]", call.name);
+    call.args = vec![implicit_cast(call.args.swap_remove(0), &target)];
     let kernel = move |a: &Arguments<'_>| {
         let array = a.value(0).array();
         let ticks: Vec<i64> = if whole {
@@ -185,7 +176,6 @@ fn to_timestamp_ltz(call: Call<'_>) -> Result<Expr> {
         let nulls = without_strange_years(&ticks, per_ms, array.nulls());
         Ok(timestamps_with(ticks.into(), nulls, a.result))
     };
-    let call = Call { name, args, session };
     Ok(call.with_function(result.nullable(), kernel, |function| function.name = shown))
 }
 

@@ -12,8 +12,7 @@
 //!
 //! **Invariant:** every VARIANT has gone through [`canonical`], or is a part of one that has.
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int32Array, StringViewArray};
+use arrow_array::ArrayRef;
 use serde_json::Value as Json;
 use thalweg_core::text::append_double;
 use thalweg_core::{DataType, Error, Result};
@@ -38,14 +37,11 @@ fn parse(call: Call<'_>, is_safe: bool) -> Result<Expr> {
     let name = call.name;
     let kernel = move |a: &Arguments<'_>| -> Result<ArrayRef> {
         let texts = a.texts(0);
-        let takes_twice = (a.len() > 1).then(|| a.value(1));
+        let takes_twice = (a.len() > 1).then(|| a.booleans(1));
         let mut failed = None;
         let parsed = a.text_result(|row, out| {
-            let takes_twice = takes_twice.is_some_and(|value| {
-                let row = if value.is_constant() { 0 } else { row };
-                value.array().is_valid(row) && value.array().as_boolean().value(row)
-            });
-            match canonical(texts.get(row)?, takes_twice) {
+            let takes_twice = takes_twice.as_ref().and_then(|flags| flags.get(row));
+            match canonical(texts.get(row)?, takes_twice == Some(true)) {
                 Ok(text) => {
                     out.push_str(&text);
                     Some(())
@@ -201,14 +197,9 @@ fn field(a: &Arguments<'_>) -> Result<ArrayRef> {
 }
 
 fn element(a: &Arguments<'_>) -> Result<ArrayRef> {
-    let value = a.value(1);
-    let indices = value.array().as_primitive::<arrow_array::types::Int32Type>();
-    let index = |indices: &Int32Array, row: usize| {
-        let row = if value.is_constant() { 0 } else { row };
-        indices.is_valid(row).then(|| indices.value(row))
-    };
+    let indices = a.ints(1);
     read(a, ('[', ']'), "the element of an array", |inner, row| {
-        parts(inner).nth(usize::try_from(index(indices, row)?).ok()?.checked_sub(1)?)
+        parts(inner).nth(usize::try_from(indices.get(row)?).ok()?.checked_sub(1)?)
     })
 }
 
@@ -219,12 +210,10 @@ fn read<'a>(
     what: &str,
     part: impl Fn(&'a str, usize) -> Option<&'a str>,
 ) -> Result<ArrayRef> {
-    let value = a.value(0);
-    let texts: &StringViewArray = value.array().as_string_view();
+    let texts = a.texts(0);
     let mut wrong: Option<&str> = None;
     let parts = a.text_result(|row, out| {
-        let at = if value.is_constant() { 0 } else { row };
-        let text = texts.is_valid(at).then(|| texts.value(at))?;
+        let text = texts.get(row)?;
         match text.strip_prefix(open).and_then(|text| text.strip_suffix(close)) {
             Some(inner) => out.push_str(part(inner, row)?),
             None => {

@@ -42,19 +42,14 @@ pub(crate) fn can_cast(from: &DataType, to: &DataType) -> bool {
     }
     match (from, to) {
         (f, t) if f.is_string() => {
-            t.is_numeric()
-                || t.is_timestamp()
-                || t.is_binary()
-                || matches!(t, T::Boolean | T::Date | T::Time(_))
+            t.is_numeric() || t.is_time() || t.is_binary() || *t == T::Boolean
         }
         (f, t) if f.is_numeric() => t.is_numeric() || *t == T::Boolean,
         (T::Boolean, t) => t.is_numeric(),
         (f, t) if f.is_binary() => t.is_binary(),
         (T::Date, T::Timestamp(_) | T::TimestampLtz(_)) => true,
         (T::Time(_), T::Time(_) | T::Timestamp(_) | T::TimestampLtz(_)) => true,
-        (T::Timestamp(_) | T::TimestampLtz(_), t) => {
-            t.is_timestamp() || matches!(t, T::Date | T::Time(_))
-        }
+        (T::Timestamp(_) | T::TimestampLtz(_), t) => t.is_time(),
         (T::IntervalDayTime, T::BigInt) | (T::IntervalYearMonth, T::Int | T::BigInt) => true,
         (T::Array(f), T::Array(t)) => can_cast(&f.data_type, &t.data_type),
         (T::Map(fk, fv), T::Map(tk, tv)) => {
@@ -101,7 +96,7 @@ impl Cast<'_> {
                 let ones = boolean_to_int(array.as_boolean());
                 Cast { from: &DataType::Int, to, ..*self }.apply(&ones)
             }
-            (from, DataType::Boolean) if from.is_numeric() => self.number_to_boolean(array, from),
+            (from, DataType::Boolean) if from.is_numeric() => self.number_to_boolean(array),
             (from, to) if from.is_binary() && to.is_binary() => Ok(self.fit_bytes(array.clone())),
             (DataType::Array(from), DataType::Array(to)) => {
                 let list = array.as_list::<i32>();
@@ -445,15 +440,10 @@ impl Cast<'_> {
         })
     }
 
-    fn number_to_boolean(&self, array: &ArrayRef, from: &DataType) -> Result<ArrayRef> {
-        let double = Cast { to: &DataType::Double, ..*self };
-        let numbers = double.apply(array)?;
-        if from == &DataType::Boolean {
-            return Ok(array.clone());
-        }
+    fn number_to_boolean(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        let numbers = Cast { to: &DataType::Double, ..*self }.apply(array)?;
         let numbers = numbers.as_primitive::<Float64Type>();
-        let truths = BooleanArray::from_unary(numbers, |v| v != 0.0);
-        Ok(Arc::new(truths))
+        Ok(Arc::new(BooleanArray::from_unary(numbers, |v| v != 0.0)))
     }
 
     fn temporal(&self, array: &ArrayRef) -> Result<ArrayRef> {

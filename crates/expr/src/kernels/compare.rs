@@ -65,8 +65,7 @@ fn nested_values(op: CompareOp, left: &Value, right: &Value) -> Result<BooleanAr
     let is_plain = matches!(op, CompareOp::Equal | CompareOp::NotEqual);
     let wants_equal = matches!(op, CompareOp::Equal | CompareOp::NotDistinct);
     let test = |row: usize| {
-        let i = if left.is_constant() { 0 } else { row };
-        let j = if right.is_constant() { 0 } else { row };
+        let (i, j) = (left.place(row), right.place(row));
         let known = left.array().is_valid(i) && right.array().is_valid(j);
         (known || !is_plain).then(|| equal(i, j) == wants_equal)
     };
@@ -123,8 +122,7 @@ fn decimals(op: CompareOp, left: &Value, right: &Value) -> BooleanArray {
     let rows = if left.is_constant() { b.len() } else { a.len() };
     let (left_scale, right_scale) = (a.scale() as u8, b.scale() as u8);
     let test = |row: usize| {
-        let i = if left.is_constant() { 0 } else { row };
-        let j = if right.is_constant() { 0 } else { row };
+        let (i, j) = (left.place(row), right.place(row));
         let order = match (a.is_valid(i), b.is_valid(j)) {
             (true, true) => decimal::order(a.value(i), left_scale, b.value(j), right_scale),
             (x, y) => match op {

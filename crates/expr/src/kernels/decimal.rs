@@ -154,7 +154,7 @@ fn modulo(a: i128, b: i128, s: Scales) -> Option<i128> {
     wide_rescale(a.checked_rem(b)?, u32::from(common), s.precision, s.scale)
 }
 
-fn scale_of(array: &dyn Array) -> u8 {
+pub(crate) fn scale_of(array: &dyn Array) -> u8 {
     match array.data_type() {
         Arrow::Decimal128(_, scale) => *scale as u8,
         _ => 0,
@@ -194,7 +194,7 @@ fn binary(
     let rows = if left.is_constant() { b.len() } else { a.len() };
     let mut builder = Decimal128Array::builder(rows);
     for row in 0..rows {
-        let (i, j) = (at(left, row), at(right, row));
+        let (i, j) = (left.place(row), right.place(row));
         if a.is_null(i) || b.is_null(j) {
             builder.append_null();
             continue;
@@ -207,11 +207,6 @@ fn binary(
     }
     let array = builder.finish();
     Ok(Arc::new(array.with_precision_and_scale(scales.precision, scales.scale as i8)?))
-}
-
-#[inline]
-fn at(value: &Value, row: usize) -> usize {
-    if value.is_constant() { 0 } else { row }
 }
 
 /// Applies a function to every value of a DECIMAL column, NULL where it yields none.

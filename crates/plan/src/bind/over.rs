@@ -493,20 +493,18 @@ fn distance(
     (is_rows, key): (bool, Option<&DataType>),
 ) -> Result<Distance> {
     let bound = binder.without_columns(expr, "a frame of OVER")?;
-    let is_time =
-        |t: &DataType| t.is_timestamp() || matches!(t, DataType::Date | DataType::Time(_));
     let data_type = bound.column_type.data_type.clone();
     let wrong = || {
         let wanted = match (is_rows, key) {
             (true, _) => "a constant number of rows",
-            (_, Some(key)) if is_time(key) => "a constant INTERVAL of days to seconds",
+            (_, Some(key)) if key.is_time() => "a constant INTERVAL of days to seconds",
             _ => "a constant number, and ORDER BY one number or time",
         };
         Error::plan(format!("a frame of OVER takes {wanted}")).at(span_of(expr))
     };
     let far = match (is_rows, key) {
         (true, _) if data_type.is_integer() => bound,
-        (false, Some(key)) if is_time(key) && data_type == DataType::IntervalDayTime => bound,
+        (false, Some(key)) if key.is_time() && data_type == DataType::IntervalDayTime => bound,
         (false, Some(key)) if key.is_numeric() && data_type.is_numeric() => {
             build::cast(bound, key.clone(), false, binder.session)?
         }
