@@ -28,6 +28,7 @@ use super::description::TypedAggregate;
 use super::lists::ListBuilder;
 use super::running::counted::{self, Counted};
 use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
+use crate::gradual::grow;
 use crate::keys::KeyTable;
 
 /// Value ids are small dense numbers: one mix spreads them.
@@ -167,9 +168,7 @@ impl Distinct {
 
 impl Accumulator for Distinct {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize_with(groups, Seen::default);
-        }
+        grow(&mut self.groups, groups);
         self.inner.grow(groups);
     }
 

@@ -7,6 +7,7 @@ use arrow_array::ArrayRef;
 use thalweg_core::{Error, Result};
 
 use super::{Accumulator, StateColumns, StateRows, UpdateInput, concrete};
+use crate::gradual::grow;
 
 /// How rows and states enter one group's state.
 pub(super) trait Fold: Send + Sync + 'static {
@@ -61,9 +62,7 @@ impl<F: Fold> Groups<F> {
 
 impl<F: Fold> Accumulator for Groups<F> {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize(groups, F::Group::default());
-        }
+        grow(&mut self.groups, groups);
     }
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
         self.fold.update(&mut self.groups, input)

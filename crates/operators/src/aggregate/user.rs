@@ -15,6 +15,7 @@ use thalweg_core::{ColumnType, DataType, Error, Result};
 use super::description::{Aggregate, AggregateFunction, Exactness, Types};
 use super::running::stepwise::Stepwise;
 use super::{Accumulator, RunningAggregate, StateColumns, StateRows, UpdateInput, concrete};
+use crate::gradual::grow;
 use crate::keys::select;
 
 /// An aggregate function of the user's: makes the states. Rows of one group reach its state in
@@ -161,9 +162,7 @@ impl UserGroups {
 
 impl Accumulator for UserGroups {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize_with(groups, || None);
-        }
+        grow(&mut self.groups, groups);
     }
     fn update(&mut self, input: &UpdateInput<'_>) -> Result<()> {
         self.each_group(input, |state, values| state.accumulate(values))

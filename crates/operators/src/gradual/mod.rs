@@ -14,3 +14,10 @@ mod table;
 
 pub(crate) use pages::Pages;
 pub(crate) use table::{Entry, GradualTable};
+
+/// Gives each of so many groups a place, in a vector: of groups that are small, or few.
+pub(crate) fn grow<T: Default>(all: &mut Vec<T>, groups: usize) {
+    if all.len() < groups {
+        all.resize_with(groups, T::default);
+    }
+}

@@ -10,6 +10,7 @@ use arrow_array::{ArrayRef, Int64Array};
 use thalweg_core::Result;
 
 use crate::aggregate::{StateColumns, StateRows};
+use crate::gradual::grow;
 use crate::rows::event_time::DueRows;
 
 /// Which number is wanted.
@@ -43,9 +44,7 @@ impl Numbers {
     }
 
     pub fn grow(&mut self, groups: usize) {
-        if self.counters.len() < groups {
-            self.counters.resize(groups, Counter::default());
-        }
+        grow(&mut self.counters, groups);
     }
 
     pub fn run(&mut self, fired: &DueRows) -> ArrayRef {

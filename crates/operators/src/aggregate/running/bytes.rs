@@ -14,6 +14,7 @@ use thalweg_core::{Error, Result};
 use super::super::extremes::{BytesKind, Choice, ChosenBytes};
 use super::super::{StateColumns, StateRows};
 use super::{RunInput, RunningAggregate, is_taken};
+use crate::gradual::grow;
 
 /// Builds a column from bytes.
 pub(in crate::aggregate) enum BytesBuilder {
@@ -77,9 +78,7 @@ impl BytesColumn {
 
 impl RunningAggregate for BytesColumn {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize(groups, ChosenBytes::default());
-        }
+        grow(&mut self.groups, groups);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let column = input.column()?;

@@ -13,6 +13,7 @@ use super::super::state::elements_of;
 use super::super::{StateColumns, StateRows};
 use super::values::Values;
 use super::{RunInput, RunningAggregate, is_taken};
+use crate::gradual::grow;
 
 /// The values of all groups.
 pub(in crate::aggregate) struct Elements {
@@ -60,9 +61,7 @@ impl Elements {
 
 impl RunningAggregate for Elements {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize_with(groups, Vec::new);
-        }
+        grow(&mut self.groups, groups);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let values = self.values.intern(input.column()?, None)?;

@@ -11,6 +11,7 @@ use super::super::estimate::{DistinctEstimate, Sketch};
 use super::super::fold::Fold;
 use super::super::{StateColumns, StateRows};
 use super::{RunInput, RunningAggregate, is_taken};
+use crate::gradual::grow;
 use crate::keys::hash_keys;
 
 /// The sketches of all groups.
@@ -22,9 +23,7 @@ pub(in crate::aggregate) struct Sketches {
 
 impl RunningAggregate for Sketches {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize_with(groups, Sketch::default);
-        }
+        grow(&mut self.groups, groups);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let column = input.column()?;

@@ -22,6 +22,7 @@ use super::super::lists::check_text;
 use super::super::state::{elements_of, lists};
 use super::super::{StateColumns, StateRows};
 use super::{RunInput, RunningAggregate, is_taken};
+use crate::gradual::grow;
 
 /// The texts of a group.
 #[derive(Default)]
@@ -146,9 +147,7 @@ impl Joined {
 
 impl RunningAggregate for Joined {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize_with(groups, Log::default);
-        }
+        grow(&mut self.groups, groups);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let texts = input

@@ -27,6 +27,7 @@ use super::super::values::{declared, retyped, with_one_nan};
 use super::super::{StateColumns, StateRows};
 use super::pairs::Pairs;
 use super::{RunInput, RunningAggregate, is_taken};
+use crate::gradual::grow;
 
 /// MIN or MAX of rows that are retracted in the sequence in which they came; `None` where the
 /// values are no numbers.
@@ -111,9 +112,7 @@ where
     T::Native: Send,
 {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize_with(groups, Queue::default);
-        }
+        grow(&mut self.groups, groups);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let column = with_one_nan(input.column()?);

@@ -9,6 +9,7 @@ use super::super::fold::Fold;
 use super::super::percentile::{Fractions, Percentile, PercentileBuilder, doubles};
 use super::super::{StateColumns, StateRows};
 use super::{RunInput, RunningAggregate, is_taken};
+use crate::gradual::grow;
 
 /// The values of all groups, sorted.
 pub(in crate::aggregate) struct SortedValues {
@@ -25,9 +26,7 @@ impl SortedValues {
 
 impl RunningAggregate for SortedValues {
     fn grow(&mut self, groups: usize) {
-        if self.groups.len() < groups {
-            self.groups.resize_with(groups, Vec::new);
-        }
+        grow(&mut self.groups, groups);
     }
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let values = doubles(input.column()?)?;
