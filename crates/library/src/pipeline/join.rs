@@ -40,7 +40,7 @@ use thalweg_operators::join::regular::{JoinSpec, RegularJoin};
 use thalweg_operators::join::sides::{Side, Sides, TagSide};
 use thalweg_operators::join::temporal::{TemporalJoin, TemporalJoinSpec};
 use thalweg_operators::join::window::{WindowJoin, WindowJoinSpec};
-use thalweg_operators::window::{LatePolicy, WindowSpec};
+use thalweg_operators::window::{KnownWindows, LatePolicy, WindowSpec};
 
 use super::build::NodeKind;
 use super::stream::Stream;
@@ -246,10 +246,7 @@ impl StreamJoin {
             left_window: window(Side::Left)?,
             right_window: window(Side::Right)?,
         })?;
-        let join = match spec {
-            Some(spec) => join.ending_at(vec![spec.ends()]),
-            None => join,
-        };
+        let join = join.of(KnownWindows { zone: None, ends: spec.map(|spec| spec.ends()) });
         let output = join.output_schema().clone();
         let bound = format!("windows {}", spec.map(|spec| spec.identity()).unwrap_or_default());
         Ok(self.place(&sides, Arc::new(join), output, &bound))

@@ -73,15 +73,15 @@ mod windows;
 
 use std::sync::Arc;
 
-use chrono_tz::Tz;
 use thalweg_core::operator::WatermarkInterest;
 use thalweg_core::{
-    Bundle, Grid, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
+    Bundle, Operator, OperatorClass, Partition, PartitionContext, Result, Route, TableSchema,
 };
 
 use crate::capture::keys::CapturedByKey;
 use crate::keys::{KeyTable, route_by_keys};
 use crate::sort::KeyEncoder;
+use crate::window::KnownWindows;
 
 use partition::TopNPartition;
 use spec::TopNContext;
@@ -106,25 +106,16 @@ impl TopN {
         KeyTable::new(&spec.key_types())?;
         KeyEncoder::new(&spec.order, &spec.input)?;
         let output = spec.output();
-        Ok(TopN { shared: Arc::new(TopNContext { spec, output, zone: None, ends: None }) })
+        Ok(TopN {
+            shared: Arc::new(TopNContext { spec, output, windows: KnownWindows::default() }),
+        })
     }
 
-    /// The same for windows that are aligned to the clocks of a zone: row times are instants then,
-    /// and window ends are local.
+    /// The same for windows of which more is known.
     #[must_use]
-    pub fn in_zone(self, zone: Option<Tz>) -> Self {
-        self.with(|shared| shared.zone = zone)
-    }
-
-    /// The same for windows of which is known where they end: other watermarks do not matter.
-    #[must_use]
-    pub fn ending_at(self, ends: Vec<Grid>) -> Self {
-        self.with(|shared| shared.ends = Some(ends))
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut TopNContext)) -> Self {
+    pub fn of(mut self, windows: KnownWindows) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            change(shared);
+            shared.windows = windows;
         }
         self
     }
@@ -158,11 +149,9 @@ impl Operator for TopN {
         self.shared.spec.keys.is_empty()
     }
     fn watermark_interest(&self) -> WatermarkInterest {
-        let TopNContext { spec, zone, ends, .. } = &*self.shared;
-        match (spec.window_end, ends, zone) {
-            (None, ..) => WatermarkInterest::EndOnly,
-            (Some(_), Some(ends), None) => WatermarkInterest::Grids(ends.clone()),
-            _ => WatermarkInterest::Every,
+        match self.shared.spec.window_end {
+            None => WatermarkInterest::EndOnly,
+            Some(_) => self.shared.windows.interest(),
         }
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {

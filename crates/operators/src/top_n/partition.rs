@@ -92,7 +92,8 @@ impl TopNPartition {
         if !sort.is_exact() {
             fields.push(Arc::new(Field::new("$sort", DataType::Binary, true)));
         }
-        let window = |end| TopNWindows::new(end, shared.zone, opening.order, &spec.key_types());
+        let window =
+            |end| TopNWindows::new(end, shared.windows.zone, opening.order, &spec.key_types());
         let has_ranks = spec.rank_column.is_some();
         Ok(TopNPartition {
             keys: KeyTable::new(&spec.key_types())?,

@@ -1,10 +1,10 @@
 //! What Top-N computes, and what its partitions have in common.
 
-use chrono_tz::Tz;
-use thalweg_core::{Column, DataType, Error, Grid, Result, TableSchema};
+use thalweg_core::{Column, DataType, Error, Result, TableSchema};
 
 use crate::rows::columns::{check_columns, types_of};
 use crate::sort::SortKey;
+use crate::window::KnownWindows;
 
 /// How rows are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -96,6 +96,5 @@ impl TopNSpec {
 pub(super) struct TopNContext {
     pub(super) spec: TopNSpec,
     pub(super) output: TableSchema,
-    pub(super) zone: Option<Tz>,
-    pub(super) ends: Option<Vec<Grid>>,
+    pub(super) windows: KnownWindows,
 }

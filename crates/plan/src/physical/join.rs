@@ -39,7 +39,7 @@ use thalweg_operators::window::LatePolicy;
 
 use super::identity::table_name;
 use super::lower::{Edges, Lowering};
-use super::window::{Prepared, ends_of_column, zone_of_column};
+use super::window::{Prepared, windows_of_column};
 use crate::bind::strip::conjunction;
 use crate::logical::upserts::is_unique_by;
 use crate::logical::{JoinBound, JoinCondition, JoinKind, Node};
@@ -203,11 +203,8 @@ impl Lowering<'_> {
     /// The left side's windows suffice: rows meet in equal windows only.
     fn window_join(&self, left: &Node, spec: WindowJoinSpec) -> Result<Arc<dyn Operator>> {
         let (end, session) = (spec.left_window.1, self.environment.session);
-        let join = WindowJoin::new(spec)?.in_zone(zone_of_column(left, end, session));
-        Ok(match ends_of_column(left, end, session)? {
-            Some(ends) => Arc::new(join.ending_at(vec![ends])),
-            None => Arc::new(join),
-        })
+        let join = WindowJoin::new(spec)?;
+        Ok(Arc::new(join.of(windows_of_column(left, end, session))))
     }
 
     /// What has to hold besides keys and bound. Positions after the left columns move by the number

@@ -26,7 +26,7 @@ use thalweg_operators::top_n::{
 use thalweg_operators::window::{LatePolicy, WindowTop};
 
 use super::lower::{Edges, Lowering};
-use super::window::{ends_of_column, zone_of_column};
+use super::window::windows_of_column;
 use crate::logical::changes::window_end_key;
 use crate::logical::{LogicalKind, Node, SortKey, TimeAttribute, column_of};
 use crate::resolved_table::ResolvedTable;
@@ -51,11 +51,8 @@ impl Lowering<'_> {
         if window_end.is_some() && *function == RankFunction::RowNumber {
             self.note_first_rows(input, keys, order, ranks.1);
         }
-        let zone = window_end.and_then(|end| zone_of_column(input, end, self.environment.session));
-        let ends = match window_end {
-            Some(end) => ends_of_column(input, end, self.environment.session)?,
-            None => None,
-        };
+        let session = self.environment.session;
+        let windows = window_end.map(|end| windows_of_column(input, end, session));
         let operator = TopN::new(TopNSpec {
             keys: keys.clone(),
             order: order.iter().map(Into::into).collect(),
@@ -69,11 +66,7 @@ impl Lowering<'_> {
             window_end,
             state_ttl_ms: self.environment.state_ttl_ms,
         })?;
-        let operator = operator.in_zone(zone);
-        let operator = match ends {
-            Some(ends) => operator.ending_at(vec![ends]),
-            None => operator,
-        };
+        let operator = operator.of(windows.unwrap_or_default());
         self.lower_operator(node, input, Arc::new(operator), "top")
     }
 

@@ -27,15 +27,14 @@
 use std::sync::Arc;
 
 use thalweg_core::graph::Input;
-use thalweg_core::time::Grid;
 use thalweg_core::{Column, Error, Operator, Result, TableSchema};
 use thalweg_expr::{Expr, Session};
 use thalweg_operators::aggregate::AggregateCall;
 use thalweg_operators::chain::Step;
 use thalweg_operators::temporal_sort::TemporalSort;
 use thalweg_operators::window::{
-    ClockWindows, LatePolicy, SessionAggregate, SessionSpec, WindowAggregate, WindowAggregateSpec,
-    WindowKind, closing_watermarks,
+    ClockWindows, KnownWindows, LatePolicy, SessionAggregate, SessionSpec, WindowAggregate,
+    WindowAggregateSpec, WindowKind, closing_watermarks,
 };
 
 use super::LateData;
@@ -313,28 +312,14 @@ fn late_retractions(cause: &str) -> Error {
     .hint("SET 'late.data' = 'drop' or 'fail' for this statement")
 }
 
-/// The session's zone, where this column of a node is the end (or the start) of a window that
-/// follows the wall clock of instants.
-pub(super) fn zone_of_column(
-    node: &Node,
-    column: usize,
-    session: &Session,
-) -> Option<chrono_tz::Tz> {
-    zone(&window_of_column(node, column)?, session)
-}
-
-/// Where the windows end of which this column of a node is the end (or the start), if that is known
-/// beforehand: the watermarks there are the only ones that matter.
-///
-/// For sessions it is not known, so every watermark matters.
-pub(super) fn ends_of_column(
-    node: &Node,
-    column: usize,
-    session: &Session,
-) -> Result<Option<Grid>> {
-    let Some(window) = window_of_column(node, column) else { return Ok(None) };
-    let windows = window.kind.aligned();
-    Ok(windows.map(|windows| closing_watermarks(windows, zone(&window, session))))
+/// What is known of the windows of which this column of a node is the end (or the start): the
+/// session's zone, where they follow the wall clock of instants, and where they end, if that is
+/// known beforehand. For sessions it is not known, so every watermark matters.
+pub(super) fn windows_of_column(node: &Node, column: usize, session: &Session) -> KnownWindows {
+    let Some(window) = window_of_column(node, column) else { return KnownWindows::default() };
+    let zone = zone(&window, session);
+    let ends = window.kind.aligned().map(|windows| closing_watermarks(windows, zone));
+    KnownWindows { zone, ends }
 }
 
 /// The windows that this column of a node identifies.

@@ -31,11 +31,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
-use chrono_tz::Tz;
 use thalweg_core::operator::{WatermarkCall, WatermarkInterest};
 use thalweg_core::{
-    Bundle, Captured, Extent, Grid, Operator, OperatorClass, Output, Partition, PartitionContext,
-    Piece, Progress, Restored, Result, Route, TableSchema, Watermark,
+    Bundle, Captured, Extent, Operator, OperatorClass, Output, Partition, PartitionContext, Piece,
+    Progress, Restored, Result, Route, TableSchema, Watermark,
 };
 
 use super::JoinKind;
@@ -49,7 +48,7 @@ use crate::keys::ranks::KeyRanks;
 use crate::rows::chunks::Chunks;
 use crate::rows::columns::keys_of;
 use crate::rows::input;
-use crate::window::Zone;
+use crate::window::{KnownWindows, Zone};
 use closing::ClosingWindow;
 use state::{BundleOrders, Grouping, SpareRows, Window, WindowRows};
 
@@ -66,8 +65,7 @@ pub struct WindowJoinSpec {
 struct WindowJoinContext {
     spec: WindowJoinSpec,
     joined: Joined,
-    zone: Option<Tz>,
-    ends: Option<Vec<Grid>>,
+    windows: KnownWindows,
 }
 
 impl WindowJoinContext {
@@ -103,26 +101,15 @@ impl WindowJoin {
     /// An operator; an error if the specification does not fit together.
     pub fn new(spec: WindowJoinSpec) -> Result<Self> {
         let joined = Joined::new(&spec.join, true)?;
-        let shared = WindowJoinContext { spec, joined, zone: None, ends: None };
+        let shared = WindowJoinContext { spec, joined, windows: KnownWindows::default() };
         Ok(WindowJoin { shared: Arc::new(shared) })
     }
 
-    /// The same for windows that are aligned to the clocks of a zone: row times are instants then,
-    /// and window ends are local.
+    /// The same for windows of which more is known.
     #[must_use]
-    pub fn in_zone(self, zone: Option<Tz>) -> Self {
-        self.with(|shared| shared.zone = zone)
-    }
-
-    /// The same for windows of which is known where they end: other watermarks do not matter.
-    #[must_use]
-    pub fn ending_at(self, ends: Vec<Grid>) -> Self {
-        self.with(|shared| shared.ends = Some(ends))
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut WindowJoinContext)) -> Self {
+    pub fn of(mut self, windows: KnownWindows) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            change(shared);
+            shared.windows = windows;
         }
         self
     }
@@ -144,10 +131,7 @@ impl Operator for WindowJoin {
         self.shared.joined.key_types.is_empty()
     }
     fn watermark_interest(&self) -> WatermarkInterest {
-        match (&self.shared.ends, self.shared.zone) {
-            (Some(ends), None) => WatermarkInterest::Grids(ends.clone()),
-            _ => WatermarkInterest::Every,
-        }
+        self.shared.windows.interest()
     }
     fn route(&self, bundle: &Bundle, partitions: usize) -> Result<Route> {
         self.shared.spec.join.route(bundle, partitions)
@@ -160,7 +144,7 @@ impl Operator for WindowJoin {
             windows: BTreeMap::new(),
             closing: None,
             spare: SpareRows::default(),
-            zone: Zone::new(self.shared.zone),
+            zone: Zone::new(self.shared.windows.zone),
             ranks: KeyRanks::new(opening.order, &self.shared.joined.key_types)?,
             grouping: Grouping::default(),
             orders: BundleOrders::default(),

@@ -21,6 +21,7 @@ use crate::test_kit::{
     DriveOptions, Event, assert_same_rows, capture_all, capture_table, check_captures,
     check_damaged, check_damaged_state, check_operator, drive, expiry_times, sorted,
 };
+use crate::window::KnownWindows;
 
 /// The time of a row is both start and end of its window here: the rows of a window share both.
 fn join(keys: Keys, kind: JoinKind, has_residual: bool) -> WindowJoin {
@@ -229,7 +230,8 @@ fn a_hot_key_leaves_in_order_over_many_steps() {
 /// Ends are local: 01:00 in Berlin in winter is over an hour before it is in UTC.
 #[test]
 fn windows_in_a_zone_close_by_its_clocks() {
-    let operator = join(Keys::Integer, JoinKind::Full, false).in_zone(Some(Tz::Europe__Berlin));
+    let windows = KnownWindows { zone: Some(Tz::Europe__Berlin), ends: None };
+    let operator = join(Keys::Integer, JoinKind::Full, false).of(windows);
     let end = 3_600_000;
     let steps = [
         Step::Row(row(Side::Left, Some(1), end, 0, -2)),
