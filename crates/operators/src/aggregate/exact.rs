@@ -20,6 +20,8 @@
 //! retracted they still differ from the sum of the rest, so a changelog would show a result that no
 //! set of its rows has.
 
+use super::arithmetic::MergedState;
+
 /// The lowest bit of a double is worth two to the minus this.
 const VALUE_UNIT: i32 = 1074;
 /// The lowest bit of the square of one.
@@ -305,20 +307,6 @@ impl ExactSum {
         }
     }
 
-    /// Adds the values of another sum.
-    pub fn merge(&mut self, from: &ExactSum) {
-        self.count += from.count;
-        self.sum = self.sum.plus(&from.sum);
-        let Some(more) = from.others.as_deref() else { return };
-        let others = self.others.get_or_insert_default();
-        others.nans += more.nans;
-        others.positive += more.positive;
-        others.negative += more.negative;
-        if **others == NotFinite::default() {
-            self.others = None;
-        }
-    }
-
     #[cold]
     fn change_others(&mut self, value: f64, by: i64) {
         let others = self.others.get_or_insert_default();
@@ -382,6 +370,21 @@ impl ExactSum {
     }
 }
 
+impl MergedState<f64> for ExactSum {
+    fn merge(&mut self, from: &Self) {
+        self.count += from.count;
+        self.sum = self.sum.plus(&from.sum);
+        let Some(more) = from.others.as_deref() else { return };
+        let others = self.others.get_or_insert_default();
+        others.nans += more.nans;
+        others.positive += more.positive;
+        others.negative += more.negative;
+        if **others == NotFinite::default() {
+            self.others = None;
+        }
+    }
+}
+
 /// The sum of doubles and the sum of their squares, which values can leave.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExactPowers {
@@ -396,12 +399,6 @@ impl ExactPowers {
         if let Some((value, shift)) = parts(value) {
             self.squares.add(value * value * i128::from(by), 2 * shift);
         }
-    }
-
-    /// Adds the values of other sums.
-    pub fn merge(&mut self, from: &ExactPowers) {
-        self.sum.merge(&from.sum);
-        self.squares = self.squares.plus(&from.squares);
     }
 
     /// The sum of squared distances from the mean, `(n * squares - sum * sum) / n`: exact up to the
@@ -430,6 +427,13 @@ impl ExactPowers {
     pub fn decode(sum: ExactSum, rounded: f64, numbers: &[i64]) -> Option<ExactPowers> {
         let squares = Fixed::decode(rounded, SQUARE_UNIT, numbers)?;
         Some(ExactPowers { sum, squares })
+    }
+}
+
+impl MergedState<f64> for ExactPowers {
+    fn merge(&mut self, from: &Self) {
+        self.sum.merge(&from.sum);
+        self.squares = self.squares.plus(&from.squares);
     }
 }
 

@@ -30,7 +30,9 @@ pub trait Names {
     /// The column at this position of the input, as `*` means it.
     fn column(&mut self, input: usize) -> Result<Expr>;
     /// True if the column at this position (of the expressions made here) is a row time.
-    fn is_rowtime(&self, column: usize) -> bool;
+    fn is_rowtime(&self, _column: usize) -> bool {
+        false
+    }
 }
 
 /// Names of one scope; aggregates are not allowed.

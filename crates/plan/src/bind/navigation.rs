@@ -318,10 +318,6 @@ impl Names for PatternNames<'_> {
     fn column(&mut self, _: usize) -> Result<Expr> {
         Err(Error::plan("'*' can't stand in MATCH_RECOGNIZE").hint("name the columns"))
     }
-
-    fn is_rowtime(&self, _: usize) -> bool {
-        false
-    }
 }
 
 impl Names for RowNames<'_, '_> {
@@ -344,9 +340,5 @@ impl Names for RowNames<'_, '_> {
 
     fn column(&mut self, input: usize) -> Result<Expr> {
         Ok(self.around.scope.column(input))
-    }
-
-    fn is_rowtime(&self, _: usize) -> bool {
-        false
     }
 }

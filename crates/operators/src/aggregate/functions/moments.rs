@@ -43,7 +43,15 @@ impl Aggregate for Moments {
         if result.is_float() { Exactness::Ordered } else { Exactness::Invertible }
     }
     fn accumulator(&self, types: &Types) -> Result<Box<dyn Accumulator>> {
-        accumulator(&types.argument, types.result.clone(), self.kind)
+        let (kind, result) = (self.kind, types.result.clone());
+        Ok(match &types.argument {
+            DataType::Decimal(_, scale) => {
+                Box::new(Groups::new(DecimalMoments { kind, scale: *scale, result }))
+            }
+            other if other.is_integer() => Box::new(Groups::new(IntegerMoments { kind, result })),
+            other if other.is_float() => Box::new(Groups::new(moments::Moments { kind, result })),
+            other => return Err(without_variance(other)),
+        })
     }
     fn retractable(&self, types: &Types) -> Result<Option<Box<dyn Accumulator>>> {
         let Types { argument, result } = types;
@@ -54,38 +62,15 @@ impl Aggregate for Moments {
         self.accumulator(types).map(Some)
     }
     fn running(&self, types: &Types, retracts: bool) -> Result<Box<dyn RunningAggregate>> {
-        running(&types.argument, types.result.clone(), self.kind, retracts)
+        let (kind, result) = (self.kind, types.result.clone());
+        Ok(match &types.argument {
+            DataType::Decimal(_, scale) => decimals(DecimalMoments { kind, scale: *scale, result }),
+            other if other.is_integer() => integers(other, IntegerMoments { kind, result }),
+            other if other.is_float() && retracts => floats(other, exact::Moments { kind, result }),
+            other if other.is_float() => floats(other, moments::Moments { kind, result }),
+            other => return Err(without_variance(other)),
+        })
     }
-}
-
-fn accumulator(
-    argument: &DataType,
-    result: DataType,
-    kind: MomentsKind,
-) -> Result<Box<dyn Accumulator>> {
-    match argument {
-        DataType::Decimal(_, scale) => {
-            Ok(Box::new(Groups::new(DecimalMoments { kind, scale: *scale, result })))
-        }
-        other if other.is_integer() => Ok(Box::new(Groups::new(IntegerMoments { kind, result }))),
-        other if other.is_float() => Ok(Box::new(Groups::new(moments::Moments { kind, result }))),
-        other => Err(without_variance(other)),
-    }
-}
-
-fn running(
-    argument: &DataType,
-    result: DataType,
-    kind: MomentsKind,
-    retracts: bool,
-) -> Result<Box<dyn RunningAggregate>> {
-    Ok(match argument {
-        DataType::Decimal(_, scale) => decimals(DecimalMoments { kind, scale: *scale, result }),
-        other if other.is_integer() => integers(other, IntegerMoments { kind, result }),
-        other if other.is_float() && retracts => floats(other, exact::Moments { kind, result }),
-        other if other.is_float() => floats(other, moments::Moments { kind, result }),
-        other => return Err(without_variance(other)),
-    })
 }
 
 fn without_variance(argument: &DataType) -> Error {

@@ -42,7 +42,18 @@ impl Aggregate for Sum {
         if result.is_float() { Exactness::Ordered } else { Exactness::Invertible }
     }
     fn accumulator(&self, types: &Types) -> Result<Box<dyn Accumulator>> {
-        sum(&types.argument, types.result.clone(), self.is_mean)
+        let (result, mean) = (types.result.clone(), self.is_mean);
+        Ok(match &types.argument {
+            DataType::Decimal(precision, scale) if *precision <= 18 => {
+                Box::new(Groups::new(DecimalSum::<i128>::new(*scale, result, mean)))
+            }
+            DataType::Decimal(_, scale) => {
+                Box::new(Groups::new(DecimalSum::<i256>::new(*scale, result, mean)))
+            }
+            other if other.is_integer() => Box::new(Groups::new(IntegerSum { result, mean })),
+            other if other.is_float() => Box::new(Groups::new(FloatSum { result, mean })),
+            other => return Err(not_summed(other)),
+        })
     }
     fn retractable(&self, types: &Types) -> Result<Option<Box<dyn Accumulator>>> {
         let Types { argument, result } = types;
@@ -53,40 +64,18 @@ impl Aggregate for Sum {
         self.accumulator(types).map(Some)
     }
     fn running(&self, types: &Types, retracts: bool) -> Result<Box<dyn RunningAggregate>> {
-        running(&types.argument, types.result.clone(), self.is_mean, retracts)
+        let (result, mean) = (types.result.clone(), self.is_mean);
+        Ok(match &types.argument {
+            DataType::Decimal(precision, scale) if *precision <= 18 => {
+                decimals(DecimalSum::<i128>::new(*scale, result, mean))
+            }
+            DataType::Decimal(_, scale) => decimals(DecimalSum::<i256>::new(*scale, result, mean)),
+            other if other.is_integer() => integers(other, IntegerSum { result, mean }),
+            other if other.is_float() && retracts => floats(other, exact::Sum { result, mean }),
+            other if other.is_float() => floats(other, FloatSum { result, mean }),
+            other => return Err(not_summed(other)),
+        })
     }
-}
-
-fn sum(argument: &DataType, result: DataType, mean: bool) -> Result<Box<dyn Accumulator>> {
-    match argument {
-        DataType::Decimal(precision, scale) if *precision <= 18 => {
-            Ok(Box::new(Groups::new(DecimalSum::<i128>::new(*scale, result, mean))))
-        }
-        DataType::Decimal(_, scale) => {
-            Ok(Box::new(Groups::new(DecimalSum::<i256>::new(*scale, result, mean))))
-        }
-        other if other.is_integer() => Ok(Box::new(Groups::new(IntegerSum { result, mean }))),
-        other if other.is_float() => Ok(Box::new(Groups::new(FloatSum { result, mean }))),
-        other => Err(not_summed(other)),
-    }
-}
-
-fn running(
-    argument: &DataType,
-    result: DataType,
-    mean: bool,
-    retracts: bool,
-) -> Result<Box<dyn RunningAggregate>> {
-    Ok(match argument {
-        DataType::Decimal(precision, scale) if *precision <= 18 => {
-            decimals(DecimalSum::<i128>::new(*scale, result, mean))
-        }
-        DataType::Decimal(_, scale) => decimals(DecimalSum::<i256>::new(*scale, result, mean)),
-        other if other.is_integer() => integers(other, IntegerSum { result, mean }),
-        other if other.is_float() && retracts => floats(other, exact::Sum { result, mean }),
-        other if other.is_float() => floats(other, FloatSum { result, mean }),
-        other => return Err(not_summed(other)),
-    })
 }
 
 fn not_summed(argument: &DataType) -> Error {

@@ -19,7 +19,7 @@ use arrow_array::{Array, Int64Array};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};
 
-use super::super::arithmetic::{Arithmetic, MergedState, NumberState};
+use super::super::arithmetic::{Arithmetic, NumberState};
 use super::super::exact::{ExactPowers, ExactSum, NotFinite};
 use super::super::moments::MomentsKind;
 use super::super::state::lists;
@@ -145,18 +145,6 @@ impl NumberState<f64> for ExactPowers {
         self.bytes_elsewhere()
     }
     const ON_HEAP: bool = true;
-}
-
-impl MergedState<f64> for ExactSum {
-    fn merge(&mut self, from: &Self) {
-        ExactSum::merge(self, from);
-    }
-}
-
-impl MergedState<f64> for ExactPowers {
-    fn merge(&mut self, from: &Self) {
-        ExactPowers::merge(self, from);
-    }
 }
 
 /// Numbers of sums, a list for each group.
