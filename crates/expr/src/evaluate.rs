@@ -40,6 +40,15 @@ impl<'a> Rows<'a> {
             wall_ms: context.wall_ms,
         }
     }
+    /// One row without columns.
+    pub fn one(wall_ms: i64) -> Self {
+        Rows {
+            columns: Cow::Borrowed(&[]),
+            len: 1,
+            watermark_before: Cow::Owned(WatermarkBefore::All(Watermark::MIN)),
+            wall_ms,
+        }
+    }
     pub fn len(&self) -> usize {
         self.len
     }
@@ -59,17 +68,6 @@ impl<'a> Rows<'a> {
             wall_ms: self.wall_ms,
         })
     }
-}
-
-/// Evaluates what reads no column.
-pub(crate) fn evaluate_constant(expr: &Expr) -> Result<ArrayRef> {
-    let rows = Rows {
-        columns: Cow::Borrowed(&[]),
-        len: 1,
-        watermark_before: Cow::Owned(WatermarkBefore::All(Watermark::MIN)),
-        wall_ms: 0,
-    };
-    evaluate(expr, &rows)?.into_rows(1)
 }
 
 /// Evaluates over the rows; an error says which part of the expression fails. Without rows nothing

@@ -220,6 +220,10 @@ impl Expr {
         let rows = Rows::new(context);
         evaluate::evaluate(self, &rows)?.into_rows(rows.len())
     }
+    /// Evaluates what reads no column, to an array of one.
+    pub fn evaluate_constant(&self, wall_ms: i64) -> Result<ArrayRef> {
+        evaluate::evaluate(self, &Rows::one(wall_ms))?.into_rows(1)
+    }
     /// Evaluates a condition; NULL counts as false, so the mask has no nulls.
     pub fn evaluate_mask(&self, context: &EvalContext<'_>) -> Result<BooleanArray> {
         let array = self.evaluate(context)?;
@@ -451,7 +455,7 @@ impl Expr {
         if leaf || !constant || !self.is_deterministic() || self.uses_watermark() {
             return self;
         }
-        let Ok(value) = evaluate::evaluate_constant(&self) else { return self };
+        let Ok(value) = self.evaluate_constant(0) else { return self };
         match literal::from_array(&value) {
             Some(scalar) => Expr::literal(scalar, self.column_type),
             None => self,

@@ -6,15 +6,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::Schema;
 use thalweg_core::connector::Waker;
 use thalweg_core::counter::{row_position, rows_before};
 use thalweg_core::shim::SharedClock;
-use thalweg_core::{
-    Result, Source, SourceBatch, SourcePoll, TableSchema, Watermark, WatermarkBefore,
-};
-use thalweg_expr::{EvalContext, Expr};
+use thalweg_core::{Result, Source, SourceBatch, SourcePoll, TableSchema};
+use thalweg_expr::Expr;
 
 /// A source of constant rows.
 pub(super) struct ValuesSource {
@@ -34,16 +32,10 @@ impl ValuesSource {
         if self.schema.is_empty() {
             return unit_rows(rows.len());
         }
-        let one_row = unit_rows(1)?;
-        let watermark_before = WatermarkBefore::All(Watermark::MIN);
-        let context = EvalContext {
-            batch: &one_row,
-            watermark_before: &watermark_before,
-            wall_ms: self.clock.wall_ms(),
-        };
+        let wall_ms = self.clock.wall_ms();
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.len());
         for column in 0..self.schema.len() {
-            let values = rows.iter().map(|row| row[column].evaluate(&context));
+            let values = rows.iter().map(|row| row[column].evaluate_constant(wall_ms));
             let values = values.collect::<Result<Vec<ArrayRef>>>()?;
             let values: Vec<&dyn arrow_array::Array> = values.iter().map(AsRef::as_ref).collect();
             columns.push(arrow_select::concat::concat(&values)?);
@@ -53,13 +45,10 @@ impl ValuesSource {
 }
 
 /// Rows with one column that nobody reads.
-/// Expressions without columns need a batch to be evaluated over; its length is that of the result.
 fn unit_rows(rows: usize) -> Result<RecordBatch> {
     let field = arrow_schema::Field::new("unit", arrow_schema::DataType::Boolean, true);
     let column: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows]));
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let schema = Arc::new(Schema::new(vec![field]));
-    Ok(RecordBatch::try_new_with_options(schema, vec![column], &options)?)
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![column])?)
 }
 
 impl Source for ValuesSource {

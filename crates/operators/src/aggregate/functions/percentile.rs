@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::Schema;
-use thalweg_core::{ColumnType, DataType, Error, Result, Watermark, WatermarkBefore};
-use thalweg_expr::{EvalContext, Expr};
+use thalweg_core::{ColumnType, DataType, Error, Result};
+use thalweg_expr::Expr;
 
 use super::super::description::{Aggregate, AggregateFunction, Exactness, Types};
 use super::super::fold::Groups;
@@ -74,7 +73,7 @@ fn fractions_of(expr: &Expr) -> Result<Fractions> {
     if !expr.columns().is_empty() || expr.undecided_function().is_some() {
         return Err(wrong());
     }
-    let value = constant(expr)?;
+    let value = expr.evaluate_constant(0)?;
     let numbers = match value.as_list_opt::<i32>() {
         Some(list) if list.is_valid(0) => list.value(0),
         Some(_) => return Err(wrong()),
@@ -91,12 +90,4 @@ fn fractions_of(expr: &Expr) -> Result<Fractions> {
         Some(_) => Fractions::Many(numbers.values().iter().copied().collect()),
         None => Fractions::One(numbers.value(0)),
     })
-}
-
-/// The one value of an expression that reads no column.
-fn constant(expr: &Expr) -> Result<ArrayRef> {
-    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
-    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one_row)?;
-    let watermark_before = WatermarkBefore::All(Watermark::MIN);
-    expr.evaluate(&EvalContext { batch: &batch, watermark_before: &watermark_before, wall_ms: 0 })
 }
