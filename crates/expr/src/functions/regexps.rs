@@ -386,8 +386,8 @@ fn regexp(call: Call<'_>) -> Result<Expr> {
     Ok(call.with_function(column_type, kernel, |function| function.can_fail = true))
 }
 
-/// A function of a text and a pattern, whose result can be NULL. Its kernel gets the patterns of the
-/// rows.
+/// A function of a text and a pattern, whose result can be NULL. Its kernel gets the patterns of
+/// the rows.
 fn by_pattern(
     call: Call<'_>,
     result: DataType,

@@ -15,7 +15,7 @@ mod table;
 pub(crate) use pages::Pages;
 pub(crate) use table::{Entry, GradualTable};
 
-/// Gives each of so many groups a place, in a vector: of groups that are small, or few.
+/// Gives each group up to this number a place in a vector, where groups are small or few.
 pub(crate) fn grow<T: Default>(all: &mut Vec<T>, groups: usize) {
     if all.len() < groups {
         all.resize_with(groups, T::default);
