@@ -66,7 +66,6 @@ pub struct JobRecord {
     pub from: StartFrom,
     /// The lineage of snapshots that there was before it began; `None` until its first run. So a
     /// start from scratch happens once, also where the process died behind it.
-    #[serde(default)]
     pub lineage_before: Option<String>,
     /// State that the statements have no use for may be dropped by this start.
     #[serde(default)]
@@ -78,10 +77,8 @@ pub struct JobRecord {
     #[serde(default)]
     pub cuts_replaced: bool,
     /// How the run of this generation ended.
-    #[serde(default)]
     pub outcome: Option<OutcomeRecord>,
     /// A run has begun at this time, and has not proved itself.
-    #[serde(default)]
     pub unproven_since_ms: Option<i64>,
     /// How often the process died, one time after another, while it was unproven.
     #[serde(default)]
@@ -98,7 +95,6 @@ pub struct JobRecord {
     /// When it was made, in milliseconds since 1970.
     pub created_ms: i64,
     /// The upgrade under way, until it has proved itself or was undone.
-    #[serde(default)]
     pub upgrade: Option<UpgradeRecord>,
 }
 

@@ -39,7 +39,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 #[serde(deny_unknown_fields)]
 pub struct ReplayBody {
     /// Only those of this table.
-    #[serde(default)]
     pub table: Option<String>,
     /// Their names, as `GET …/dead-letters` shows them (`id`).
     #[serde(default)]

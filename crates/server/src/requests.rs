@@ -48,7 +48,6 @@ pub struct JobBody {
     #[serde(default)]
     pub tags: Vec<String>,
     /// What is wanted. Default: as it was; `stopped` for a new job.
-    #[serde(default)]
     pub desired: Option<Desired>,
 }
 
@@ -60,7 +59,6 @@ pub struct PutQuery {
     #[serde(default)]
     pub dry_run: bool,
     /// What may be lost: `drop-state`.
-    #[serde(default)]
     pub approve: Option<String>,
     /// The revision that is to be replaced, as its ETag names it.
     #[serde(skip)]

@@ -30,10 +30,8 @@ pub struct TrialBody {
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
     /// For how many seconds, at most 600. Default: 60.
-    #[serde(default)]
     pub seconds: Option<u64>,
     /// The snapshot that it begins from. Default: the newest.
-    #[serde(default)]
     pub snapshot: Option<u64>,
 }
 

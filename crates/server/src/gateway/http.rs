@@ -2,12 +2,13 @@
 //! as JSON only, and an address without a version is of V4.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -21,7 +22,7 @@ use super::registry::Gateway;
 use super::rows::Piece;
 use super::session::GatewaySession;
 use super::statement::{self, Sent};
-use crate::http::{App, Caller, Door, guard, parse};
+use crate::http::{App, Caller, Door, JsonBody, OptionalBody, guard};
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
 
@@ -36,6 +37,13 @@ const LOOK_FOR_IDLE: Duration = Duration::from_secs(5);
 struct Known {
     app: App,
     gateway: Arc<Gateway>,
+}
+
+impl FromRequestParts<Known> for Known {
+    type Rejection = Infallible;
+    async fn from_request_parts(_: &mut Parts, known: &Known) -> Result<Known, Infallible> {
+        Ok(known.clone())
+    }
 }
 
 /// All addresses. Idle sessions are closed by a task of `runtime`.
@@ -102,16 +110,14 @@ async fn versions() -> Response {
 
 #[derive(Default, Deserialize)]
 struct OpenBody {
-    #[serde(default)]
     properties: Option<BTreeMap<String, String>>,
 }
 
 async fn open_session(
-    State(known): State<Known>,
-    Extension(caller): Extension<Caller>,
-    bytes: Bytes,
+    known: Known,
+    caller: Caller,
+    OptionalBody(body): OptionalBody<OpenBody>,
 ) -> Outcome<Response> {
-    let body: OpenBody = if bytes.is_empty() { OpenBody::default() } else { parse(&bytes)? };
     let gateway = Arc::clone(&known.gateway);
     let opened = known.app.ask(move |server| {
         let properties = body.properties.unwrap_or_default();
@@ -121,21 +127,18 @@ async fn open_session(
     Ok(answer(&json!({ "sessionHandle": opened.await?.handle })))
 }
 
-async fn properties(State(known): State<Known>, Path(session): Path<String>) -> Outcome<Response> {
+async fn properties(known: Known, Path(session): Path<String>) -> Outcome<Response> {
     let session = known.gateway.session(&session)?;
     let properties = known.app.ask(move |_| Ok(session.engine().properties.clone())).await?;
     Ok(answer(&json!({ "properties": properties })))
 }
 
-async fn close_session(
-    State(known): State<Known>,
-    Path(session): Path<String>,
-) -> Outcome<Response> {
+async fn close_session(known: Known, Path(session): Path<String>) -> Outcome<Response> {
     known.gateway.close(&session)?;
     Ok(answer(&json!({ "status": "CLOSED" })))
 }
 
-async fn heartbeat(State(known): State<Known>, Path(session): Path<String>) -> Outcome<Response> {
+async fn heartbeat(known: Known, Path(session): Path<String>) -> Outcome<Response> {
     known.gateway.session(&session)?;
     Ok(answer(&json!({})))
 }
@@ -144,40 +147,39 @@ async fn heartbeat(State(known): State<Known>, Path(session): Path<String>) -> O
 #[serde(rename_all = "camelCase")]
 struct StatementBody {
     statement: String,
-    #[serde(default)]
     execution_config: Option<BTreeMap<String, String>>,
-    #[serde(default)]
     execution_timeout: Option<i64>,
 }
 
 impl StatementBody {
-    fn read(bytes: &Bytes) -> Outcome<StatementBody> {
-        let body: StatementBody = parse(bytes)?;
-        if body.execution_timeout.is_some_and(|timeout| timeout > 0) {
-            let detail = "SqlGatewayService doesn't support timeout mechanism now.";
-            return Err(Problem::new(422, "not-supported", detail));
+    fn check(&self) -> Outcome<()> {
+        match self.execution_timeout.is_some_and(|timeout| timeout > 0) {
+            false => Ok(()),
+            true => {
+                let detail = "SqlGatewayService doesn't support timeout mechanism now.";
+                Err(Problem::new(422, "not-supported", detail))
+            }
         }
-        Ok(body)
     }
 }
 
 async fn configure(
-    State(known): State<Known>,
+    known: Known,
     Path(session): Path<String>,
-    bytes: Bytes,
+    JsonBody(body): JsonBody<StatementBody>,
 ) -> Outcome<Response> {
-    let body = StatementBody::read(&bytes)?;
+    body.check()?;
     let session = known.gateway.session(&session)?;
     known.app.ask(move |_| statement::configure(&session, &body.statement)).await?;
     Ok(answer(&json!({})))
 }
 
 async fn send_statement(
-    State(known): State<Known>,
+    known: Known,
     Path(session): Path<String>,
-    bytes: Bytes,
+    JsonBody(body): JsonBody<StatementBody>,
 ) -> Outcome<Response> {
-    let body = StatementBody::read(&bytes)?;
+    body.check()?;
     let session = known.gateway.session(&session)?;
     let options = body.execution_config.unwrap_or_default();
     let sent = Sent { text: body.statement, options };
@@ -192,11 +194,10 @@ struct CompleteBody {
 }
 
 async fn complete(
-    State(known): State<Known>,
+    known: Known,
     Path(session): Path<String>,
-    bytes: Bytes,
+    JsonBody(body): JsonBody<CompleteBody>,
 ) -> Outcome<Response> {
-    let body: CompleteBody = parse(&bytes)?;
     let session = known.gateway.session(&session)?;
     let candidates = known
         .app
@@ -215,25 +216,19 @@ async fn scripts() -> Problem {
 
 type OperationPath = Path<(String, String)>;
 
-async fn status(
-    State(known): State<Known>,
-    Path((session, operation)): OperationPath,
-) -> Outcome<Response> {
+async fn status(known: Known, Path((session, operation)): OperationPath) -> Outcome<Response> {
     let operation = known.gateway.session(&session)?.operation(&operation)?;
     Ok(answer(&json!({ "status": operation.status().word() })))
 }
 
-async fn cancel(
-    State(known): State<Known>,
-    Path((session, operation)): OperationPath,
-) -> Outcome<Response> {
+async fn cancel(known: Known, Path((session, operation)): OperationPath) -> Outcome<Response> {
     let operation = known.gateway.session(&session)?.operation(&operation)?;
     operation.leave(Status::Canceled);
     Ok(answer(&json!({ "status": "CANCELED" })))
 }
 
 async fn close_operation(
-    State(known): State<Known>,
+    known: Known,
     Path((session, operation)): OperationPath,
 ) -> Outcome<Response> {
     known.gateway.session(&session)?.close_operation(&operation)?;
@@ -241,7 +236,7 @@ async fn close_operation(
 }
 
 async fn result(
-    State(known): State<Known>,
+    known: Known,
     uri: Uri,
     Path((session, operation, token)): Path<(String, String, String)>,
 ) -> Outcome<Response> {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Uri};
+use axum::extract::Path;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::app::{App, List, query};
+use super::app::{App, List};
+use super::extract::Query;
 use super::live::{last_event_id, open_stream};
 use super::stream::Writer;
 use crate::catalogue::EVENTS;
@@ -18,26 +19,24 @@ use crate::job::{Event, RunLine};
 #[cfg(test)]
 use crate::logs::LogLine;
 use crate::problem::Outcome;
-#[cfg(test)]
-use crate::problem::Problem;
 use crate::server::Server;
 
 /// New lines are looked for this often.
 const EVERY: Duration = Duration::from_millis(200);
 const LINES_MAX: usize = 1_000;
 
+/// Which lines, and whether those to come as well.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LinesQuery {
+#[serde(default, deny_unknown_fields)]
+pub struct LinesQuery {
     since: Option<i64>,
-    #[serde(default)]
     follow: bool,
 }
 
 /// The runs of a job, oldest first.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/runs", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = List<RunLine>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn runs(State(app): State<App>, Path(job): Path<String>) -> Outcome<Json<List<RunLine>>> {
+    responses((status = 200, body = List<RunLine>))))]
+pub async fn runs(app: App, Path(job): Path<String>) -> Outcome<Json<List<RunLine>>> {
     app.ask(move |server| {
         server.job(&job)?;
         let items = server.catalogue.tail(&job, "runs.ndjson", LINES_MAX);
@@ -51,14 +50,13 @@ pub async fn runs(State(app): State<App>, Path(job): Path<String>) -> Outcome<Js
 /// time.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/events", tag = "jobs",
     params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
-    responses((status = 200, body = List<Event>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = List<Event>))))]
 pub async fn events(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
+    Query(wanted): Query<LinesQuery>,
 ) -> Outcome<Response> {
-    let wanted: LinesQuery = query(&uri)?;
     // What came in the very millisecond that a client has read last may be new to it.
     let read = i64::try_from(last_event_id(&headers)).unwrap_or(0);
     let since_ms = wanted.since.unwrap_or(0).max(read);
@@ -138,14 +136,13 @@ fn behind(mut events: Vec<Event>, last: Option<&Event>) -> Vec<Event> {
 /// a line of JSON each.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/logs", tag = "jobs",
     params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
-    responses((status = 200, body = List<LogLine>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = List<LogLine>))))]
 pub async fn logs(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
+    Query(wanted): Query<LinesQuery>,
 ) -> Outcome<Response> {
-    let wanted: LinesQuery = query(&uri)?;
     let since = u64::try_from(wanted.since.unwrap_or(0)).unwrap_or(0);
     let since = since.max(last_event_id(&headers));
     let job = app.server.job(&job)?;

@@ -1,14 +1,14 @@
 //! The server itself: is it well, what takes time, tokens, options, the audit log.
 
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::Json;
+use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use thalweg_core::shim::Clock;
 
-use super::app::{App, List, Page, parse, query};
+use super::app::{App, List, Page};
+use super::extract::{JsonBody, Query};
 use super::guard::Caller;
 use crate::audit::AuditLine;
 use crate::config::ConfigEntry;
@@ -26,7 +26,7 @@ pub async fn healthz() -> &'static str {
 /// take the interface away.
 #[cfg_attr(test, utoipa::path(get, path = "/readyz", tag = "server",
     responses((status = 200, content_type = "text/plain"), (status = 503, content_type = "text/plain"))))]
-pub async fn readyz(State(app): State<App>, uri: Uri) -> Response {
+pub async fn readyz(app: App, uri: Uri) -> Response {
     let is_verbose = uri.query().is_some_and(|query| query.contains("verbose"));
     let is_closing = app.server.is_closing();
     let status = if is_closing { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
@@ -49,11 +49,8 @@ pub async fn openapi_json() -> Response {
 
 /// The last requests that took time, newest first.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/operations", tag = "operations",
-    responses((status = 200, body = List<Operation>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn operations(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-) -> Json<List<Operation>> {
+    responses((status = 200, body = List<Operation>))))]
+pub async fn operations(app: App, caller: Caller) -> Json<List<Operation>> {
     let mut items = app.server.operations.list();
     items.retain(|operation| caller.sees(&operation.job));
     Json(List { items, next: None })
@@ -61,10 +58,10 @@ pub async fn operations(
 
 /// A request that takes time.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/operations/{id}", tag = "operations", params(("id" = String, Path)),
-    responses((status = 200, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = Operation))))]
 pub async fn operation(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
+    app: App,
+    caller: Caller,
     Path(id): Path<String>,
 ) -> Outcome<Json<Operation>> {
     operation_of(&app, &caller, &id).map(Json)
@@ -84,10 +81,10 @@ fn operation_of(app: &App, caller: &Caller, id: &str) -> Outcome<Operation> {
 /// start ends with the job stopped; an upgrade goes back to the statements before. What the answer
 /// shows of the operation is not yet its end.
 #[cfg_attr(test, utoipa::path(delete, path = "/v1/operations/{id}", tag = "operations", params(("id" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = Operation), (status = 202, body = Operation))))]
 pub async fn cancel_operation(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
+    app: App,
+    caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Outcome<Response> {
@@ -106,10 +103,8 @@ pub struct TokenBody {
     /// What it allows.
     pub role: Role,
     /// After how many seconds it ends. Default: never.
-    #[serde(default)]
     pub lifetime: Option<u64>,
     /// What the names of jobs begin with that it is for. Default: all.
-    #[serde(default)]
     pub jobs: Option<String>,
 }
 
@@ -125,20 +120,18 @@ pub struct NewToken {
 }
 
 /// All tokens, without their texts.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/tokens", tag = "server",
-    responses((status = 200, body = List<TokenView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn tokens(State(app): State<App>) -> Json<List<TokenView>> {
+#[cfg_attr(test, utoipa::path(get, path = "/v1/tokens", tag = "server", responses((status = 200, body = List<TokenView>))))]
+pub async fn tokens(app: App) -> Json<List<TokenView>> {
     Json(List { items: app.server.tokens.list(), next: None })
 }
 
 /// Makes a token.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/tokens", tag = "server", request_body = TokenBody,
-    responses((status = 201, body = NewToken), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 201, body = NewToken))))]
 pub async fn create_token(
-    State(app): State<App>,
-    bytes: Bytes,
+    app: App,
+    JsonBody(body): JsonBody<TokenBody>,
 ) -> Outcome<(StatusCode, Json<NewToken>)> {
-    let body: TokenBody = parse(&bytes)?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
     if body.name.is_empty() || body.name.len() > 63 || !body.name.chars().all(is_name) {
         let detail = "names of tokens have up to 63 letters, digits and the characters . _ - @";
@@ -162,16 +155,15 @@ pub async fn create_token(
 
 /// Does away with a token.
 #[cfg_attr(test, utoipa::path(delete, path = "/v1/tokens/{name}", tag = "server", params(("name" = String, Path)),
-    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn delete_token(State(app): State<App>, Path(name): Path<String>) -> Outcome<StatusCode> {
+    responses((status = 204))))]
+pub async fn delete_token(app: App, Path(name): Path<String>) -> Outcome<StatusCode> {
     app.ask(move |server| server.tokens.delete(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The options of the server, each with where its value came from.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/config", tag = "server",
-    responses((status = 200, body = List<ConfigEntry>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn config(State(app): State<App>) -> Json<List<ConfigEntry>> {
+#[cfg_attr(test, utoipa::path(get, path = "/v1/config", tag = "server", responses((status = 200, body = List<ConfigEntry>))))]
+pub async fn config(app: App) -> Json<List<ConfigEntry>> {
     Json(List { items: app.server.config.entries(), next: None })
 }
 
@@ -188,9 +180,8 @@ pub struct Version {
 }
 
 /// What runs.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/version", tag = "server",
-    responses((status = 200, body = Version), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn version(State(app): State<App>) -> Json<Version> {
+#[cfg_attr(test, utoipa::path(get, path = "/v1/version", tag = "server", responses((status = 200, body = Version))))]
+pub async fn version(app: App) -> Json<Version> {
     Json(Version {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         interface: "v1".to_owned(),
@@ -200,9 +191,8 @@ pub async fn version(State(app): State<App>) -> Json<Version> {
 
 /// Who has asked for what, newest first.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/audit", tag = "server", params(("limit" = Option<usize>, Query)),
-    responses((status = 200, body = List<AuditLine>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn audit(State(app): State<App>, uri: Uri) -> Outcome<Json<List<AuditLine>>> {
-    let page: Page = query(&uri)?;
+    responses((status = 200, body = List<AuditLine>))))]
+pub async fn audit(app: App, Query(page): Query<Page>) -> Outcome<Json<List<AuditLine>>> {
     let limit = page.limit.unwrap_or(500).clamp(1, 500);
     app.ask(move |server| Ok(Json(List { items: server.audit.tail(limit), next: None }))).await
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -127,11 +127,6 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &Bytes) -> Outcome<T> {
     })
 }
 
-/// A body of JSON that may be left out.
-pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(bytes: &Bytes) -> Outcome<T> {
-    if bytes.is_empty() { Ok(T::default()) } else { parse(bytes) }
-}
-
 /// The statements of a body that is no JSON but `application/sql`.
 pub(crate) fn plain_sql(headers: &HeaderMap, bytes: &Bytes) -> Outcome<Option<String>> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
@@ -140,14 +135,6 @@ pub(crate) fn plain_sql(headers: &HeaderMap, bytes: &Bytes) -> Outcome<Option<St
     }
     let sql = String::from_utf8(bytes.to_vec());
     sql.map(Some).map_err(|_| Problem::new(400, "body-wrong", "statements are UTF-8"))
-}
-
-/// The parameters behind the `?`.
-pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Outcome<T> {
-    let query = axum::extract::Query::try_from_uri(uri);
-    query.map(|axum::extract::Query(query)| query).map_err(|error| {
-        Problem::new(400, "parameter-wrong", format!("a parameter is wrong: {error}"))
-    })
 }
 
 /// Lists with a next page.
@@ -164,9 +151,7 @@ pub struct List<T> {
 /// Which page of a list.
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 pub(crate) struct Page {
-    #[serde(default)]
     pub limit: Option<usize>,
-    #[serde(default)]
     pub after: Option<String>,
 }
 

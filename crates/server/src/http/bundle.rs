@@ -1,6 +1,6 @@
 //! `GET /v1/jobs/JOB/bundle.zip`: what a bug report about a job needs, in one file.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -12,8 +12,6 @@ use super::app::App;
 use crate::catalogue::EVENTS;
 use crate::job::{Event, RunLine};
 use crate::problem::Outcome;
-#[cfg(test)]
-use crate::problem::Problem;
 use crate::server::Server;
 use crate::zip::archive;
 
@@ -26,8 +24,8 @@ const REVISIONS_MAX: u64 = 5;
 /// are where they are, a flame graph of its run, its logs, events, runs and snapshots, and the
 /// options of the server. No secrets, and no rows but those that messages quote.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/bundle.zip", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, content_type = "application/zip"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn bundle(State(app): State<App>, Path(job): Path<String>) -> Outcome<Response> {
+    responses((status = 200, content_type = "application/zip"))))]
+pub async fn bundle(app: App, Path(job): Path<String>) -> Outcome<Response> {
     let bytes = app.ask(move |server| Ok(archive(&files(server, &job)?))).await?;
     Ok(([(header::CONTENT_TYPE, "application/zip")], bytes).into_response())
 }

@@ -30,7 +30,7 @@ pub async fn index() -> Redirect {
 
 /// A page of the documentation, such as `cli.md` or `how-to/late-data.md`; `llms.txt` lists them.
 #[cfg_attr(test, utoipa::path(get, path = "/docs/{page}", tag = "server", params(("page" = String, Path)),
-    responses((status = 200, content_type = "text/html"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content_type = "text/html"))))]
 pub async fn page(Path(name): Path<String>) -> Outcome<Response> {
     match name.as_str() {
         "style.css" => {

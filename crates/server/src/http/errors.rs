@@ -242,7 +242,7 @@ pub async fn codes() -> Response {
 
 /// What a code means, and what can be done.
 #[cfg_attr(test, utoipa::path(get, path = "/docs/errors/{code}", tag = "server", params(("code" = String, Path)),
-    responses((status = 200, content_type = "text/markdown"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content_type = "text/markdown"))))]
 pub async fn code(Path(code): Path<String>) -> Outcome<Response> {
     let known = CODES.iter().find(|(known, _)| *known == code);
     let (code, text) = known.ok_or_else(|| {

@@ -2,8 +2,7 @@
 //! snapshot holds.
 
 use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::Uri;
+use axum::extract::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_core::shim::Clock;
@@ -11,8 +10,9 @@ use thalweg_monitoring::Watch;
 use thalweg_monitoring::history::{NUMBER_NAMES, NUMBERS, Point};
 use thalweg_state::{SnapshotDetails, TableSummary};
 
-use super::app::{App, query};
-use super::readings::{not_running, reading_at};
+use super::app::App;
+use super::extract::Query;
+use super::readings::{MomentQuery, not_running, reading_at};
 use super::snapshots::{number_of, store_with};
 use crate::history::{self, KEPT_MS};
 use crate::problem::{Outcome, Problem};
@@ -38,22 +38,15 @@ pub struct GraphView {
     pub newest_ms: Option<i64>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GraphQuery {
-    at: Option<i64>,
-}
-
 /// What a job is doing, stage by stage, now or at a moment of the last 24 hours.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/graph", tag = "jobs",
     params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
-    responses((status = 200, body = GraphView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = GraphView))))]
 pub async fn graph(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
-    uri: Uri,
+    Query(asked): Query<MomentQuery>,
 ) -> Outcome<Json<GraphView>> {
-    let asked: GraphQuery = query(&uri)?;
     app.ask(move |server| graph_view(server, &job, asked.at).map(Json)).await
 }
 
@@ -114,12 +107,11 @@ pub struct StageHistory {
     pub numbers: std::collections::BTreeMap<&'static str, Vec<f32>>,
 }
 
+/// Of which stages, since when, and how many points.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HistoryQuery {
-    #[serde(default)]
+#[serde(default, deny_unknown_fields)]
+pub struct HistoryQuery {
     stages: String,
-    #[serde(default)]
     since: i64,
     step: Option<u32>,
 }
@@ -130,13 +122,12 @@ struct HistoryQuery {
     params(("job" = String, Path), ("stages" = Option<String>, Query, description = "identifiers, with commas; default: all"),
         ("since" = Option<i64>, Query, description = "a moment, in milliseconds since 1970"),
         ("step" = Option<u32>, Query, description = "seconds from one point to the next; default 1")),
-    responses((status = 200, body = HistoryView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = HistoryView))))]
 pub async fn stage_history(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
-    uri: Uri,
+    Query(asked): Query<HistoryQuery>,
 ) -> Outcome<Json<HistoryView>> {
-    let asked: HistoryQuery = query(&uri)?;
     let view = app.ask(move |server| {
         let earlier = earlier(server, &job, &asked)?;
         watched(server, &job, |watch| history_view(watch, &earlier, &asked))
@@ -239,10 +230,9 @@ pub struct SnapshotTable {
 
 /// What a snapshot holds, stage by stage.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/snapshots/{number}", tag = "snapshots",
-    params(("job" = String, Path), ("number" = u64, Path)),
-    responses((status = 200, body = SnapshotContents), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    params(("job" = String, Path), ("number" = u64, Path)), responses((status = 200, body = SnapshotContents))))]
 pub async fn snapshot(
-    State(app): State<App>,
+    app: App,
     Path((job, number)): Path<(String, String)>,
 ) -> Outcome<Json<SnapshotContents>> {
     app.ask(move |server| {

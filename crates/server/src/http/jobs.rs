@@ -1,28 +1,28 @@
 //! `/v1/jobs`: jobs, and what is asked of them.
 
+use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::extract::Path;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use thalweg_state::SnapshotSummary;
 
-use super::app::{App, List, Page, parse, parse_or_default, plain_sql, query};
+use super::app::{App, List, Page, parse, plain_sql};
+use super::extract::{JobRequest, JsonBody, OptionalBody, Query};
 use super::guard::Caller;
 use crate::catalogue::Revision;
 use crate::job::{JobSummary, StageView};
 use crate::now::ServerNow;
 #[cfg(test)]
 use crate::operations::Operation;
-use crate::operations::OperationKind;
 use crate::problem::{Outcome, Problem};
 use crate::requests::{ApproveBody, JobBody, PutAnswer, PutQuery, StartBody, StopBody};
 
 /// Which jobs a list has.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
+pub struct ListQuery {
     limit: Option<usize>,
     after: Option<String>,
     state: Option<String>,
@@ -62,13 +62,12 @@ pub struct JobList {
     params(("limit" = Option<usize>, Query), ("after" = Option<String>, Query), ("state" = Option<String>, Query),
         ("condition" = Option<String>, Query, description = "something that is wrong, such as `held`"),
         ("tag" = Option<String>, Query), ("q" = Option<String>, Query, description = "part of the name")),
-    responses((status = 200, body = JobList), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = JobList))))]
 pub async fn list(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    uri: Uri,
+    app: App,
+    caller: Caller,
+    Query(wanted): Query<ListQuery>,
 ) -> Outcome<Json<JobList>> {
-    let wanted: ListQuery = query(&uri)?;
     app.ask(move |server| {
         let jobs = server.all_jobs();
         let own = jobs.iter().filter(|job| caller.sees(&job.name));
@@ -89,8 +88,8 @@ pub async fn list(
 
 /// A job.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = JobView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn get_job(State(app): State<App>, Path(job): Path<String>) -> Outcome<Response> {
+    responses((status = 200, body = JobView))))]
+pub async fn get_job(app: App, Path(job): Path<String>) -> Outcome<Response> {
     let view = app
         .ask(move |server| {
             let job = server.job(&job)?;
@@ -113,17 +112,15 @@ pub async fn get_job(State(app): State<App>, Path(job): Path<String>) -> Outcome
 #[cfg_attr(test, utoipa::path(put, path = "/v1/jobs/{job}", tag = "jobs", request_body = JobBody,
     params(("job" = String, Path), ("dry_run" = Option<bool>, Query),
         ("approve" = Option<String>, Query, description = "`drop-state`")),
-    responses((status = 200, body = PutAnswer), (status = 201, body = PutAnswer), (status = 202, body = PutAnswer),
-        (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = PutAnswer), (status = 201, body = PutAnswer), (status = 202, body = PutAnswer))))]
 pub async fn put_job(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
+    app: App,
+    caller: Caller,
     Path(job): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
+    Query(mut wanted): Query<PutQuery>,
     bytes: Bytes,
 ) -> Outcome<Response> {
-    let mut wanted: PutQuery = query(&uri)?;
     let if_match = headers.get(header::IF_MATCH).and_then(|value| value.to_str().ok());
     wanted.if_match = if_match.map(str::to_owned);
     let body = match plain_sql(&headers, &bytes)? {
@@ -148,22 +145,22 @@ fn put_answer(answer: PutAnswer) -> Response {
     response
 }
 
+/// What becomes of its state.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DeleteQuery {
+pub struct DeleteQuery {
     state: Option<String>,
 }
 
 /// Puts a job that is at rest away, for good after a while.
 #[cfg_attr(test, utoipa::path(delete, path = "/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path), ("state" = Option<String>, Query, description = "`keep` or `delete`")),
-    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 204))))]
 pub async fn delete_job(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
-    uri: Uri,
+    Query(wanted): Query<DeleteQuery>,
 ) -> Outcome<StatusCode> {
-    let wanted: DeleteQuery = query(&uri)?;
     let keeps = match wanted.state.as_deref() {
         None | Some("keep") => true,
         Some("delete") => false,
@@ -175,95 +172,59 @@ pub async fn delete_job(
 
 /// A job is to run.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/start", tag = "jobs", params(("job" = String, Path)), request_body = Option<StartBody>,
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = Operation), (status = 202, body = Operation))))]
 pub async fn start(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    bytes: Bytes,
+    request: JobRequest,
+    OptionalBody(body): OptionalBody<StartBody>,
 ) -> Outcome<Response> {
-    let body: StartBody = parse_or_default(&bytes)?;
-    let operation = app.ask(move |server| server.start(&job, &body, &caller.name)).await?;
-    app.under_way(operation, &headers).await
+    request.begin(move |server, job, by| server.start(job, &body, by)).await
 }
 
 /// A job is to end.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/stop", tag = "jobs", params(("job" = String, Path)), request_body = Option<StopBody>,
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = Operation), (status = 202, body = Operation))))]
 pub async fn stop(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    bytes: Bytes,
+    request: JobRequest,
+    OptionalBody(body): OptionalBody<StopBody>,
 ) -> Outcome<Response> {
-    let body: StopBody = parse_or_default(&bytes)?;
-    let operation = app.ask(move |server| server.stop(&job, &body, &caller.name)).await?;
-    app.under_way(operation, &headers).await
+    request.begin(move |server, job, by| server.stop(job, &body, by)).await
 }
 
 /// The sources of a job are not to be asked.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/pause", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn pause(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-) -> Outcome<Response> {
-    let operation = app.ask(move |server| server.pause(&job, true, &caller.name)).await?;
-    app.under_way(operation, &headers).await
+    responses((status = 200, body = Operation), (status = 202, body = Operation))))]
+pub async fn pause(request: JobRequest) -> Outcome<Response> {
+    request.begin(|server, job, by| server.pause(job, true, by)).await
 }
 
 /// The sources of a job are to be asked again.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/resume", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn resume(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-) -> Outcome<Response> {
-    let operation = app.ask(move |server| server.pause(&job, false, &caller.name)).await?;
-    app.under_way(operation, &headers).await
+    responses((status = 200, body = Operation), (status = 202, body = Operation))))]
+pub async fn resume(request: JobRequest) -> Outcome<Response> {
+    request.begin(|server, job, by| server.pause(job, false, by)).await
 }
 
 /// A job is to end with a snapshot and to continue from it.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/restart", tag = "jobs", params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn restart(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-) -> Outcome<Response> {
-    let operation = app.ask(move |server| server.restart(&job, &caller.name)).await?;
-    app.under_way(operation, &headers).await
+    responses((status = 200, body = Operation), (status = 202, body = Operation))))]
+pub async fn restart(request: JobRequest) -> Outcome<Response> {
+    request.begin(|server, job, by| server.restart(job, by)).await
 }
 
 /// The state of these stages may be dropped.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/approve", tag = "jobs", params(("job" = String, Path)), request_body = ApproveBody,
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = Operation), (status = 202, body = Operation))))]
 pub async fn approve(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    bytes: Bytes,
+    request: JobRequest,
+    JsonBody(body): JsonBody<ApproveBody>,
 ) -> Outcome<Response> {
-    let body: ApproveBody = parse(&bytes)?;
-    let operation = app.ask(move |server| server.approve(&job, &body, &caller.name)).await?;
-    app.under_way(operation, &headers).await
+    request.begin(move |server, job, by| server.approve(job, &body, by)).await
 }
 
 /// All statements that a job had, newest first.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/revisions", tag = "revisions", params(("job" = String, Path)),
-    responses((status = 200, body = List<Revision>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn revisions(
-    State(app): State<App>,
-    Path(job): Path<String>,
-) -> Outcome<Json<List<Revision>>> {
+    responses((status = 200, body = List<Revision>))))]
+pub async fn revisions(app: App, Path(job): Path<String>) -> Outcome<Json<List<Revision>>> {
     app.ask(move |server| {
         let newest = server.job(&job)?.lock().record.revision;
         let all = (1..=newest).rev().map(|number| server.catalogue.revision(&job, number));
@@ -286,10 +247,9 @@ pub struct RevisionView {
 
 /// Statements that a job has or had.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}", tag = "revisions",
-    params(("job" = String, Path), ("revision" = u64, Path)),
-    responses((status = 200, body = RevisionView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    params(("job" = String, Path), ("revision" = u64, Path)), responses((status = 200, body = RevisionView))))]
 pub async fn revision(
-    State(app): State<App>,
+    app: App,
     Path((job, number)): Path<(String, String)>,
 ) -> Outcome<Json<RevisionView>> {
     app.ask(move |server| {
@@ -321,9 +281,9 @@ pub struct RevisionDiff {
 /// What has changed between two revisions, `2..3`.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}/diff", tag = "revisions",
     params(("job" = String, Path), ("revision" = String, Path, description = "such as `2..3`")),
-    responses((status = 200, body = RevisionDiff), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = RevisionDiff))))]
 pub async fn revision_diff(
-    State(app): State<App>,
+    app: App,
     Path((job, range)): Path<(String, String)>,
 ) -> Outcome<Json<RevisionDiff>> {
     app.ask(move |server| {
@@ -356,14 +316,13 @@ fn diff_lines(before: &str, after: &str) -> Vec<String> {
 /// Earlier statements count again, as a new revision.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/revisions/{revision}/activate", tag = "revisions",
     params(("job" = String, Path), ("revision" = u64, Path), ("dry_run" = Option<bool>, Query), ("approve" = Option<String>, Query)),
-    responses((status = 200, body = PutAnswer), (status = 202, body = PutAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = PutAnswer), (status = 202, body = PutAnswer))))]
 pub async fn activate(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
+    app: App,
+    caller: Caller,
     Path((job, number)): Path<(String, String)>,
-    uri: Uri,
+    Query(wanted): Query<PutQuery>,
 ) -> Outcome<Response> {
-    let wanted: PutQuery = query(&uri)?;
     let number = revision_number(&number)?;
     let asked = app.ask(move |server| server.activate(&job, number, &wanted, &caller.name));
     Ok(put_answer(asked.await?))
@@ -391,11 +350,8 @@ pub struct SnapshotView {
 
 /// The snapshots of a job, newest first.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/snapshots", tag = "snapshots", params(("job" = String, Path)),
-    responses((status = 200, body = List<SnapshotView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn snapshots(
-    State(app): State<App>,
-    Path(job): Path<String>,
-) -> Outcome<Json<List<SnapshotView>>> {
+    responses((status = 200, body = List<SnapshotView>))))]
+pub async fn snapshots(app: App, Path(job): Path<String>) -> Outcome<Json<List<SnapshotView>>> {
     app.ask(move |server| {
         let Some(store) = server.store(&job)? else {
             return Ok(Json(List { items: Vec::new(), next: None }));
@@ -437,15 +393,9 @@ fn snapshot_view(summary: &SnapshotSummary) -> SnapshotView {
 
 /// A job takes a snapshot now. It stays until it is deleted.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/snapshots", tag = "snapshots", params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn take_snapshot(
-    State(app): State<App>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-) -> Outcome<Response> {
-    let operation = app.ask(move |server| server.take_snapshot(&job)).await?;
-    debug_assert_eq!(operation.kind, OperationKind::Snapshot);
-    app.under_way(operation, &headers).await
+    responses((status = 200, body = Operation), (status = 202, body = Operation))))]
+pub async fn take_snapshot(request: JobRequest) -> Outcome<Response> {
+    request.begin(|server, job, _| server.take_snapshot(job)).await
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Uri};
+use axum::extract::Path;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,14 +15,16 @@ use thalweg_library::session::Session;
 use thalweg_runtime::metrics::{JobLayout, MetricsSnapshot, StageLayout};
 use thalweg_runtime::{JobControl, LateAt};
 
-use super::app::{App, query};
+use super::app::App;
 use super::arrow::{arrow_answer, wants_arrow};
+use super::extract::Query;
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
 
+/// Of which stage, how many, and behind which.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LateQuery {
+pub struct LateQuery {
     stage: Option<String>,
     limit: Option<usize>,
     after: Option<u64>,
@@ -111,15 +113,13 @@ pub struct LateRows {
     params(("job" = String, Path), ("stage" = Option<String>, Query, description = "the name or identifier of a stage"),
         ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500"),
         ("after" = Option<u64>, Query, description = "only rows with a higher number")),
-    responses((status = 200, content((LateRows = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))),
-        (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content((LateRows = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))))))]
 pub async fn late(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
+    Query(wanted): Query<LateQuery>,
 ) -> Outcome<Response> {
-    let wanted: LateQuery = query(&uri)?;
     if wants_arrow(&headers) {
         return app.ask(move |server| in_arrow(server, &job, &wanted)).await;
     }

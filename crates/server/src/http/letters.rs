@@ -5,35 +5,32 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringViewArray};
-use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Uri};
+use axum::Json;
+use axum::extract::Path;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use thalweg_connectors::replay::{Letter, List, letters_of};
 use thalweg_core::{Column, DataType, Error, TableSchema};
 
-use super::app::{App, parse_or_default, query};
+use super::app::App;
 use super::arrow::{arrow_answer, wants_arrow};
-use super::guard::Caller;
+use super::extract::{JobRequest, OptionalBody, Query};
 use crate::letters::{Kept, Replay, ReplayBody, name_of};
 #[cfg(test)]
 use crate::operations::Operation;
 use crate::problem::Outcome;
-#[cfg(test)]
-use crate::problem::Problem;
 use crate::server::Server;
 
 /// What is read of the end of a file.
 const TAIL_BYTES_MAX: u64 = 4 << 20;
 
+/// Of which table, how many, and whether those that were read again.
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LettersQuery {
+#[serde(default, deny_unknown_fields)]
+pub struct LettersQuery {
     table: Option<String>,
     limit: Option<usize>,
-    #[serde(default)]
     replayed: bool,
 }
 
@@ -95,15 +92,13 @@ pub struct LetterFile {
     params(("job" = String, Path), ("table" = Option<String>, Query),
         ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500"),
         ("replayed" = Option<bool>, Query, description = "also those that were read again")),
-    responses((status = 200, content((DeadLetters = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))),
-        (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content((DeadLetters = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))))))]
 pub async fn dead_letters(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
+    Query(wanted): Query<LettersQuery>,
 ) -> Outcome<Response> {
-    let wanted: LettersQuery = query(&uri)?;
     let is_arrow = wants_arrow(&headers);
     let found = app.ask(move |server| found(server, &job, &wanted)).await?;
     if is_arrow { in_arrow(&found.items) } else { Ok(Json(found).into_response()) }
@@ -136,19 +131,12 @@ fn in_arrow(letters: &[DeadLetter]) -> Outcome<Response> {
 /// become rows of the job, each once, behind what their inputs have given so far. The operation
 /// ends when a snapshot has them, and says how many could not be read this time either.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/dead-letters/replay", tag = "rows", request_body = ReplayBody,
-    params(("job" = String, Path)),
-    responses((status = 200, body = Operation), (status = 202, body = Operation),
-        (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    params(("job" = String, Path)), responses((status = 200, body = Operation), (status = 202, body = Operation))))]
 pub async fn replay(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    bytes: Bytes,
+    request: JobRequest,
+    OptionalBody(body): OptionalBody<ReplayBody>,
 ) -> Outcome<Response> {
-    let body: ReplayBody = parse_or_default(&bytes)?;
-    let operation = app.ask(move |server| server.replay(&job, &body, &caller.name)).await?;
-    app.under_way(operation, &headers).await
+    request.begin(move |server, job, by| server.replay(job, &body, by)).await
 }
 
 fn found(server: &Server, job: &str, wanted: &LettersQuery) -> Outcome<DeadLetters> {

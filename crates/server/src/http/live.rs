@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::app::{App, query};
+use super::app::App;
+use super::extract::Query;
 use super::guard::Caller;
 use super::stream::{Writer, stream};
 use crate::problem::{Outcome, Problem};
@@ -17,10 +16,10 @@ use crate::server::Server;
 /// Counters are sent so often; a change of state at once.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// What is to be sent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LiveQuery {
-    #[serde(default)]
+pub struct LiveQuery {
     topics: Option<String>,
 }
 
@@ -30,14 +29,13 @@ struct LiveQuery {
 /// is informed `{"dropped": n}`.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/live", tag = "live",
     params(("topics" = Option<String>, Query, description = "such as `jobs,job:orders`; default `jobs`")),
-    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content_type = "text/event-stream"))))]
 pub async fn live(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
+    app: App,
+    caller: Caller,
     headers: HeaderMap,
-    uri: Uri,
+    Query(asked): Query<LiveQuery>,
 ) -> Outcome<Response> {
-    let asked: LiveQuery = query(&uri)?;
     let topics = asked.topics.unwrap_or_else(|| "jobs".to_owned());
     let topics: Vec<String> = topics.split(',').map(|topic| topic.trim().to_owned()).collect();
     for topic in &topics {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -67,11 +67,8 @@ impl TableView {
 
 /// The materialized tables that a job keeps current, or has kept since the server began.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/tables", tag = "rows", params(("job" = String, Path)),
-    responses((status = 200, body = List<TableView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn tables(
-    State(app): State<App>,
-    Path(job): Path<String>,
-) -> Outcome<Json<List<TableView>>> {
+    responses((status = 200, body = List<TableView>))))]
+pub async fn tables(app: App, Path(job): Path<String>) -> Outcome<Json<List<TableView>>> {
     app.ask(move |server| {
         let tables = server.job(&job)?.live.all().into_iter();
         let items = tables.map(|(name, table)| TableView::of(name, &table)).collect();
@@ -85,10 +82,9 @@ pub async fn tables(
 /// with its number, time and count of rows: only then a reader has all of it. The last message is
 /// `end`.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/tables/{table}/changes", tag = "rows",
-    params(("job" = String, Path), ("table" = String, Path)),
-    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    params(("job" = String, Path), ("table" = String, Path)), responses((status = 200, content_type = "text/event-stream"))))]
 pub async fn changes(
-    State(app): State<App>,
+    app: App,
     Path((job, table)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Outcome<Response> {

@@ -11,6 +11,7 @@ mod arrow;
 mod bundle;
 mod docs;
 mod errors;
+mod extract;
 mod graph;
 mod guard;
 mod jobs;
@@ -33,14 +34,13 @@ mod trials;
 mod writing;
 
 use axum::Router;
-use axum::extract::State;
 use axum::http::Uri;
 use axum::routing::{get, post};
 
 use crate::problem::Problem;
 
-pub(crate) use app::parse;
 pub use app::{App, Door};
+pub(crate) use extract::{JsonBody, OptionalBody};
 pub use guard::Caller;
 pub(crate) use guard::guard;
 pub use listen::{Listeners, accept};
@@ -126,7 +126,7 @@ fn rows_of_a_job() -> Router<App> {
         .route("/dead-letters/replay", post(letters::replay))
 }
 
-async fn nothing_here(State(_): State<App>, uri: Uri) -> Problem {
+async fn nothing_here(uri: Uri) -> Problem {
     let detail = format!("there is nothing at {}; /openapi.json lists what there is", uri.path());
     Problem::new(404, "no-such-address", detail)
 }
@@ -216,9 +216,34 @@ pub fn openapi() -> &'static str {
         docs::page,
         errors::codes,
         errors::code,
-    )
+    ),
+    components(schemas(Problem)),
+    modifiers(&Refusals)
 )]
 struct Description;
+
+/// Any request may be refused, but for those that always have an answer.
+#[cfg(test)]
+struct Refusals;
+
+#[cfg(test)]
+impl utoipa::Modify for Refusals {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::{Ref, content::ContentBuilder, response::ResponseBuilder};
+
+        let answered = ["/healthz", "/readyz", "/openapi.json", "/docs", "/docs/errors"];
+        let schema = Some(Ref::from_schema_name("Problem"));
+        let content = ContentBuilder::new().schema(schema).build();
+        let refusal = ResponseBuilder::new().content("application/problem+json", content).build();
+        for (path, item) in &mut description.paths.paths {
+            let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+            for operation in all.into_iter().flatten().filter(|_| !answered.contains(&&**path)) {
+                let responses = &mut operation.responses.responses;
+                responses.insert("default".to_owned(), refusal.clone().into());
+            }
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,6 @@
 
 use std::sync::LazyLock;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
@@ -66,11 +65,7 @@ fn find(name: &str) -> Option<usize> {
 }
 
 /// A file of the page.
-pub(super) async fn file(
-    State(app): State<App>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Outcome<Response> {
+pub(super) async fn file(app: App, uri: Uri, headers: HeaderMap) -> Outcome<Response> {
     let name = Some(uri.path().trim_start_matches('/')).filter(|name| !name.is_empty());
     let place = find(name.unwrap_or(INDEX))
         .ok_or_else(|| Problem::new(404, "no-such-address", "the page has no such file"))?;

@@ -4,27 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Uri, header};
+use axum::extract::Path;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_monitoring::Profile;
 use thalweg_runtime::MetricsSnapshot;
 
-use super::app::{App, query};
+use super::app::App;
+use super::extract::Query;
 use super::readings::not_running;
 use crate::problem::Outcome;
-#[cfg(test)]
-use crate::problem::Problem;
 use crate::run::Run;
 
 /// How long is looked, unless the request says so, and at most.
 const SECONDS: u64 = 10;
 const SECONDS_MAX: u64 = 60;
 
+/// For how long.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ProfileQuery {
+pub struct ProfileQuery {
     seconds: Option<u64>,
 }
 
@@ -54,15 +54,14 @@ pub struct ProfileStack {
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/profile", tag = "jobs",
     params(("job" = String, Path),
         ("seconds" = Option<u64>, Query, description = "for how long, at most 60; default 10")),
-    responses((status = 200, content((ProfileView = "application/json"), (String = "image/svg+xml"), (String = "text/plain"))),
-        (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content((ProfileView = "application/json"), (String = "image/svg+xml"), (String = "text/plain"))))))]
 pub async fn profile(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
+    Query(wanted): Query<ProfileQuery>,
 ) -> Outcome<Response> {
-    let seconds = query::<ProfileQuery>(&uri)?.seconds.unwrap_or(SECONDS).clamp(1, SECONDS_MAX);
+    let seconds = wanted.seconds.unwrap_or(SECONDS).clamp(1, SECONDS_MAX);
     let (run, before) = counted(&app, &job).await?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let (same, after) = counted(&app, &job).await?;

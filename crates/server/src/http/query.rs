@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -20,8 +18,9 @@ use thalweg_library::session::{
     ExplainFormat, Observer, ResultTable, Session, SessionOptions, Tz, substitute,
 };
 
-use super::app::{App, parse};
+use super::app::App;
 use super::arrow::{arrow_answer, batch_with_kinds, wants_arrow, with_kinds};
+use super::extract::JsonBody;
 use crate::problem::{Outcome, Problem};
 use crate::requests::check_sql_length;
 use crate::server::Server;
@@ -44,10 +43,8 @@ pub struct QueryBody {
     #[serde(default)]
     pub params: BTreeMap<String, String>,
     /// Rows at most. Default: 1,000.
-    #[serde(default)]
     pub limit: Option<u64>,
     /// Seconds at most; then the answer has the rows so far. Default: 10.
-    #[serde(default)]
     pub timeout: Option<f64>,
 }
 
@@ -104,14 +101,12 @@ pub(super) fn text_of(sql: &str, params: &BTreeMap<String, String>) -> Outcome<S
 /// what each row does, where rows change, and the headers `thalweg-is-cut` and `thalweg-as-of-ms`
 /// say what `is_cut` and `as_of_ms` do.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/query", tag = "statements", request_body = QueryBody,
-    responses((status = 200, content((QueryAnswer = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))),
-        (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content((QueryAnswer = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))))))]
 pub async fn query_rows(
-    State(app): State<App>,
+    app: App,
     headers: HeaderMap,
-    bytes: Bytes,
+    JsonBody(body): JsonBody<QueryBody>,
 ) -> Outcome<Response> {
-    let body: QueryBody = parse(&bytes)?;
     if wants_arrow(&headers) {
         return app.ask(move |server| answered_in_arrow(server, &body)).await;
     }

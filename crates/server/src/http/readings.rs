@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Uri, header};
+use axum::extract::Path;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +15,8 @@ use thalweg_monitoring::exposition::{
 use thalweg_monitoring::why::{watermarks, why_sink};
 use thalweg_monitoring::{JobReading, why};
 
-use super::app::{App, query};
+use super::app::App;
+use super::extract::Query;
 use super::guard::Caller;
 use crate::history;
 use crate::job::Job;
@@ -40,9 +41,10 @@ pub struct WhyView {
     pub conditions: Value,
 }
 
+/// Of which sink, and when.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WhyQuery {
+pub struct WhyQuery {
     stage: Option<String>,
     at: Option<i64>,
 }
@@ -52,13 +54,12 @@ struct WhyQuery {
     params(("job" = String, Path),
         ("stage" = Option<String>, Query, description = "the name or identifier of a stage; default: the sink that is furthest behind"),
         ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
-    responses((status = 200, body = WhyView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = WhyView))))]
 pub async fn job_why(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
-    uri: Uri,
+    Query(asked): Query<WhyQuery>,
 ) -> Outcome<Json<WhyView>> {
-    let asked: WhyQuery = query(&uri)?;
     app.ask(move |server| {
         let job = server.job(&job)?;
         let run = job.lock().run.clone();
@@ -98,23 +99,23 @@ pub struct WatermarksView {
     pub stages: Value,
 }
 
+/// Of which moment, in milliseconds since 1970; default: of now.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WatermarksQuery {
-    at: Option<i64>,
+pub struct MomentQuery {
+    pub(super) at: Option<i64>,
 }
 
 /// The watermarks of a job, now or at a moment of the last 24 hours: of each stage, each of its
 /// inputs and each split of its sources, with what holds it back and how far others are ahead.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/watermarks", tag = "jobs",
     params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
-    responses((status = 200, body = WatermarksView), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = WatermarksView))))]
 pub async fn job_watermarks(
-    State(app): State<App>,
+    app: App,
     Path(job): Path<String>,
-    uri: Uri,
+    Query(asked): Query<MomentQuery>,
 ) -> Outcome<Json<WatermarksView>> {
-    let asked: WatermarksQuery = query(&uri)?;
     app.ask(move |server| {
         let job = server.job(&job)?;
         let run = job.lock().run.clone();
@@ -165,13 +166,8 @@ pub(super) fn not_running(job: &Job) -> Problem {
 
 /// Metrics of all jobs, as Prometheus reads them; docs/metrics.md lists them. Whoever prefers
 /// Protocol Buffers gets native histograms as well.
-#[cfg_attr(test, utoipa::path(get, path = "/metrics", tag = "server",
-    responses((status = 200, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn metrics(
-    State(app): State<App>,
-    axum::Extension(caller): axum::Extension<Caller>,
-    headers: HeaderMap,
-) -> Outcome<Response> {
+#[cfg_attr(test, utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, content_type = "text/plain"))))]
+pub async fn metrics(app: App, caller: Caller, headers: HeaderMap) -> Outcome<Response> {
     let limits = Arc::clone(&app.limits);
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let is_protobuf = accept.is_some_and(prefers_protobuf);

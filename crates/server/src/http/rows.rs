@@ -10,7 +10,7 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -80,9 +80,9 @@ pub struct RowsToken {
         (Vec<u8> = "application/vnd.apache.arrow.stream"))),
     params(("job" = String, Path), ("table" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "what the request is known by if it comes again; at most 255 bytes")),
-    responses((status = 202, body = TakenRows), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 202, body = TakenRows))))]
 pub async fn post_rows(
-    State(app): State<App>,
+    app: App,
     Path((job, table)): Path<(String, String)>,
     headers: HeaderMap,
     bytes: Bytes,
@@ -107,10 +107,9 @@ pub async fn post_rows(
 /// snapshot has them, `lost` if no snapshot has them and their run is over. Also after a restart of
 /// the server; of the last 256 runs that have taken rows.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/tokens/{token}", tag = "rows",
-    params(("job" = String, Path), ("token" = String, Path)),
-    responses((status = 200, body = RowsToken), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    params(("job" = String, Path), ("token" = String, Path)), responses((status = 200, body = RowsToken))))]
 pub async fn rows_token(
-    State(app): State<App>,
+    app: App,
     Path((job, token)): Path<(String, String)>,
 ) -> Outcome<Json<RowsToken>> {
     app.ask(move |server| looked_up(server, &job, token).map(Json)).await

@@ -2,7 +2,7 @@
 //! can still be read.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use thalweg_state::SnapshotStore;
@@ -23,12 +23,8 @@ pub struct Verified {
 
 /// Deletes a snapshot. Files that later ones share stay.
 #[cfg_attr(test, utoipa::path(delete, path = "/v1/jobs/{job}/snapshots/{number}", tag = "snapshots",
-    params(("job" = String, Path), ("number" = u64, Path)),
-    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn delete(
-    State(app): State<App>,
-    Path((job, number)): Path<(String, String)>,
-) -> Outcome<StatusCode> {
+    params(("job" = String, Path), ("number" = u64, Path)), responses((status = 204))))]
+pub async fn delete(app: App, Path((job, number)): Path<(String, String)>) -> Outcome<StatusCode> {
     app.ask(move |server| {
         let number = number_of(&number)?;
         let mut store = store_with(server, &job, number)?;
@@ -56,10 +52,9 @@ pub async fn delete(
 
 /// Reads all files of a snapshot, and says whether they are whole.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/snapshots/{number}/verify", tag = "snapshots",
-    params(("job" = String, Path), ("number" = u64, Path)),
-    responses((status = 200, body = Verified), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    params(("job" = String, Path), ("number" = u64, Path)), responses((status = 200, body = Verified))))]
 pub async fn verify(
-    State(app): State<App>,
+    app: App,
     Path((job, number)): Path<(String, String)>,
 ) -> Outcome<Json<Verified>> {
     app.ask(move |server| {

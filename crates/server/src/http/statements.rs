@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::{Extension, Json};
+use axum::Json;
 use serde::{Deserialize, Serialize};
 use thalweg_core::connector::ConnectorDescription;
 use thalweg_core::graph::StageKind;
@@ -14,7 +12,8 @@ use thalweg_library::session::{
     Connection, ExplainFormat, SETTING_KEYS, Session, SessionOptions, connections,
 };
 
-use super::app::{App, List, parse};
+use super::app::{App, List};
+use super::extract::JsonBody;
 use super::guard::Caller;
 use super::query::{QueryBody, answered, options_of, text_of};
 use crate::problem::{Diagnostic, Outcome, Problem};
@@ -138,13 +137,12 @@ pub struct ExplainAnswer {
 
 /// Whether statements are right. Wrong ones are an answer, too.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/validate", tag = "statements", request_body = StatementsBody,
-    responses((status = 200, body = ValidateAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, body = ValidateAnswer))))]
 pub async fn validate(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
-    bytes: Bytes,
+    app: App,
+    caller: Caller,
+    JsonBody(body): JsonBody<StatementsBody>,
 ) -> Outcome<Json<ValidateAnswer>> {
-    let body: StatementsBody = parse(&bytes)?;
     if body.connect && (caller.role < Role::Write || caller.jobs.is_some()) {
         let detail = "'connect' reads rows, which needs a token with the role write, for all jobs";
         return Err(Problem::new(403, "role-wrong", detail));
@@ -215,9 +213,11 @@ fn connect(server: &Server, body: &StatementsBody, text: &str, answer: &mut Vali
 
 /// How statements would run.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/explain", tag = "statements", request_body = StatementsBody,
-    responses((status = 200, body = ExplainAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn explain(State(app): State<App>, bytes: Bytes) -> Outcome<Json<ExplainAnswer>> {
-    let body: StatementsBody = parse(&bytes)?;
+    responses((status = 200, body = ExplainAnswer))))]
+pub async fn explain(
+    app: App,
+    JsonBody(body): JsonBody<StatementsBody>,
+) -> Outcome<Json<ExplainAnswer>> {
     app.ask(move |server| {
         let text = text_of(&body.sql, &body.params)?;
         let explained = explained(options_of(server, &body.settings), &text);
@@ -275,8 +275,7 @@ pub struct SettingView {
 }
 
 /// The options of SET.
-#[cfg_attr(test, utoipa::path(get, path = "/v1/settings", tag = "language",
-    responses((status = 200, body = List<SettingView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/settings", tag = "language", responses((status = 200, body = List<SettingView>))))]
 pub async fn settings() -> Json<List<SettingView>> {
     let view = |key: &thalweg_library::session::SettingKey| SettingView {
         name: key.name.to_owned(),
@@ -305,8 +304,8 @@ pub struct FunctionView {
 
 /// The functions of SQL.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/functions", tag = "language",
-    responses((status = 200, body = List<FunctionView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn functions(State(app): State<App>) -> Outcome<Json<List<FunctionView>>> {
+    responses((status = 200, body = List<FunctionView>))))]
+pub async fn functions(app: App) -> Outcome<Json<List<FunctionView>>> {
     let asked =
         QueryBody { sql: "SHOW FUNCTIONS".to_owned(), limit: Some(10_000), ..QueryBody::default() };
     let answer = app.ask(move |server| answered(server, &asked)).await?;
@@ -357,8 +356,8 @@ pub struct ConnectorOptionView {
 
 /// The connectors that tables may name.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/connectors", tag = "language",
-    responses((status = 200, body = List<ConnectorView>), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn connectors(State(app): State<App>) -> Outcome<Json<List<ConnectorView>>> {
+    responses((status = 200, body = List<ConnectorView>))))]
+pub async fn connectors(app: App) -> Outcome<Json<List<ConnectorView>>> {
     app.ask(|server| {
         let session = Session::new(options_of(server, &BTreeMap::new()))?;
         let items = session.connectors().descriptions().map(connector_view).collect();

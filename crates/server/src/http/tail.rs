@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, Uri};
+use axum::extract::Path;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +19,8 @@ use thalweg_library::session::{Session, ShownRows};
 use thalweg_runtime::metrics::{JobLayout, StageRole};
 use thalweg_runtime::{Tap, TappedRows};
 
-use super::app::{App, query};
+use super::app::App;
+use super::extract::Query;
 use super::guard::Caller;
 use super::live::open_stream;
 use super::stream::Writer;
@@ -40,9 +40,10 @@ const RATE_MAX: f64 = 1_000.0;
 /// Taps of a job at a time.
 const TAPS_MAX: usize = 16;
 
+/// Which edges, which rows, and how many.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TailQuery {
+pub struct TailQuery {
     table: Option<String>,
     stage: Option<String>,
     sink: Option<String>,
@@ -64,15 +65,14 @@ struct TailQuery {
         ("sink" = Option<String>, Query), ("into" = Option<String>, Query),
         ("where" = Option<String>, Query, description = "a condition in SQL over the columns"),
         ("limit" = Option<u64>, Query, description = "ends after this number of rows"), ("rate" = Option<f64>, Query)),
-    responses((status = 200, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json"))))]
+    responses((status = 200, content_type = "text/event-stream"))))]
 pub async fn tail(
-    State(app): State<App>,
-    Extension(caller): Extension<Caller>,
+    app: App,
+    caller: Caller,
     Path(job): Path<String>,
     headers: HeaderMap,
-    uri: Uri,
+    Query(wanted): Query<TailQuery>,
 ) -> Outcome<Response> {
-    let wanted: TailQuery = query(&uri)?;
     let tailing = app.ask(move |server| Tailing::begin(server, &job, wanted, &caller.name)).await?;
     let (writer, response) = open_stream(&app, &headers)?;
     tokio::spawn(write(app, tailing, writer));

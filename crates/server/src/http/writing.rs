@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_library::session::{Completion, CompletionKind, Session, formatted};
 
 use super::app::{App, parse, plain_sql};
+use super::extract::JsonBody;
 use super::query::options_of;
 use crate::docs::function;
 use crate::problem::{Outcome, Problem};
@@ -59,9 +59,11 @@ pub struct Suggestion {
 /// What can be written at a place of a text: tables and columns that there are, functions with
 /// their signatures, settings with their defaults, connectors with their options.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/complete", tag = "language", request_body = CompleteBody,
-    responses((status = 200, body = CompleteAnswer), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn complete(State(app): State<App>, bytes: Bytes) -> Outcome<Json<CompleteAnswer>> {
-    let body: CompleteBody = parse(&bytes)?;
+    responses((status = 200, body = CompleteAnswer))))]
+pub async fn complete(
+    app: App,
+    JsonBody(body): JsonBody<CompleteBody>,
+) -> Outcome<Json<CompleteAnswer>> {
     check_sql_length(&body.sql)?;
     app.ask(move |server| completed(server, &body).map(Json)).await
 }
@@ -107,8 +109,8 @@ pub struct FormatBody {
 /// changes; comments stay. The answer is JSON like the body, or text for a body of
 /// `application/sql`.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/format", tag = "language", request_body = FormatBody,
-    responses((status = 200, body = FormatBody), (status = "default", body = Problem, content_type = "application/problem+json"))))]
-pub async fn format(State(app): State<App>, headers: HeaderMap, bytes: Bytes) -> Outcome<Response> {
+    responses((status = 200, body = FormatBody))))]
+pub async fn format(app: App, headers: HeaderMap, bytes: Bytes) -> Outcome<Response> {
     let plain = plain_sql(&headers, &bytes)?;
     let is_plain = plain.is_some();
     let sql = match plain {
