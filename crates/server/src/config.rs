@@ -36,135 +36,63 @@ struct Key {
     about: &'static str,
 }
 
-const fn key(name: &'static str, default: &'static str, kind: Kind, about: &'static str) -> Key {
-    Key { name, default, kind, about }
+/// A table of options: of each its name, its kind and its default, and what people read.
+macro_rules! keys {
+    ($($name:literal: $kind:ident $(($($of:expr),*))? = $default:literal => $about:literal;)*) => {
+        [$(Key {
+            name: $name,
+            default: $default,
+            kind: Kind::$kind $(($($of),*))?,
+            about: $about,
+        }),*]
+    };
 }
 
-const KEYS: [Key; 26] = [
-    key(
-        "listen",
-        "127.0.0.1:7373",
-        Kind::Text,
-        "address and port of the REST interface; empty: none",
-    ),
-    key(
-        "listen-unix",
-        "",
-        Kind::Text,
-        "path of the socket for commands; default: thalweg.sock in the data directory",
-    ),
-    key(
-        "insecure-no-tls",
-        "false",
-        Kind::Switch,
-        "allows `listen` at an address that other machines reach, without TLS",
-    ),
-    key(
-        "host-names",
-        "",
-        Kind::List,
-        "names besides localhost by which browsers may call the server",
-    ),
-    key(
-        "jobs-dir",
-        "",
-        Kind::Text,
-        "a folder of .sql files, each a job; such jobs cannot be changed over REST",
-    ),
-    key(
-        "allowed-roots",
-        "",
-        Kind::List,
-        "folders that statements may read and write besides `files` in the data directory",
-    ),
-    key(
-        "allowed-hosts",
-        "*; !169.254.0.0/16; !fe80::/10; !100.100.100.200; !168.63.129.16; !192.0.0.192; !fd00:ec2::254; \
-         !metadata.google.internal",
-        Kind::List,
-        "hosts that connectors may talk to, as network.allowed-targets lists them; the default leaves out addresses of the \
-         link and those where clouds keep secrets of machines",
-    ),
-    key("allowed-connectors", "*", Kind::List, "connectors that tables may name"),
-    key(
-        "flink-gateway.listen",
-        "",
-        Kind::Text,
-        "address and port of the SQL gateway for clients of Flink, such as 127.0.0.1:8083; empty: none",
-    ),
-    key(
-        "flink-gateway.trust-loopback",
-        "false",
-        Kind::Switch,
-        "clients of Flink on this machine need no token, where `flink-gateway.listen` is an address that only they reach",
-    ),
-    key(
-        "flink-gateway.session-timeout",
-        "600",
-        Kind::Seconds,
-        "seconds until a session of the gateway that nobody uses is closed, with its queries",
-    ),
-    key(
-        "metrics.public",
-        "true",
-        Kind::Switch,
-        "programs of this machine may read /metrics without a token, where `listen` is an address that only they reach",
-    ),
-    key(
-        "log.format",
-        "text",
-        Kind::OneOf(&LogFormat::NAMES),
-        "how lines on standard error are written: text, json, or off",
-    ),
-    key(
-        "otlp.endpoint",
-        "",
-        Kind::Text,
-        "address of a collector of OpenTelemetry that metrics and traces are sent to, such as http://127.0.0.1:4318; empty: none",
-    ),
-    key("otlp.interval", "10", Kind::Seconds, "seconds from one sending of metrics to the next"),
-    key("otlp.service-name", "thalweg", Kind::Text, "what the server is called there"),
-    key("workers", "0", Kind::Count(0, 1024), "worker threads; 0: one for each core"),
-    key("memory.limit", "70%", Kind::Size, "what all jobs may keep in memory"),
-    key(
-        "job.memory-limit",
-        "25%",
-        Kind::Size,
-        "the share of `memory.limit` of a job that names none",
-    ),
-    key(
-        "admission.overcommit",
-        "1.0",
-        Kind::Text,
-        "how far the limits of running jobs may exceed `memory.limit` in sum",
-    ),
-    key("start.concurrency", "4", Kind::Count(1, 1024), "how many jobs are started at a time"),
-    key(
-        "start.deaths-max",
-        "3",
-        Kind::Count(0, 1_000_000),
-        "a job that the process died so often of is not started again; 0: it always is",
-    ),
-    key(
-        "snapshots.interval",
-        "10 s",
-        Kind::Text,
-        "how often snapshots of a job are taken that names no interval",
-    ),
-    key("stop.timeout", "60", Kind::Seconds, "seconds until a job that is stopped is cut off"),
-    key(
-        "shutdown.timeout",
-        "60",
-        Kind::Seconds,
-        "seconds until jobs are cut off when the server ends",
-    ),
-    key(
-        "upgrade.confirm-within",
-        "60",
-        Kind::Seconds,
-        "seconds in which new statements have to run and keep a snapshot",
-    ),
-];
+const KEYS: [Key; 26] = keys! {
+    "listen": Text = "127.0.0.1:7373" => "address and port of the REST interface; empty: none";
+    "listen-unix": Text = ""
+        => "path of the socket for commands; default: thalweg.sock in the data directory";
+    "insecure-no-tls": Switch = "false"
+        => "allows `listen` at an address that other machines reach, without TLS";
+    "host-names": List = "" => "names besides localhost by which browsers may call the server";
+    "jobs-dir": Text = ""
+        => "a folder of .sql files, each a job; such jobs cannot be changed over REST";
+    "allowed-roots": List = ""
+        => "folders that statements may read and write besides `files` in the data directory";
+    "allowed-hosts": List = "*; !169.254.0.0/16; !fe80::/10; !100.100.100.200; !168.63.129.16; !192.0.0.192; !fd00:ec2::254; \
+         !metadata.google.internal"
+        => "hosts that connectors may talk to, as network.allowed-targets lists them; the default leaves out addresses of the \
+         link and those where clouds keep secrets of machines";
+    "allowed-connectors": List = "*" => "connectors that tables may name";
+    "flink-gateway.listen": Text = ""
+        => "address and port of the SQL gateway for clients of Flink, such as 127.0.0.1:8083; empty: none";
+    "flink-gateway.trust-loopback": Switch = "false"
+        => "clients of Flink on this machine need no token, where `flink-gateway.listen` is an address that only they reach";
+    "flink-gateway.session-timeout": Seconds = "600"
+        => "seconds until a session of the gateway that nobody uses is closed, with its queries";
+    "metrics.public": Switch = "true"
+        => "programs of this machine may read /metrics without a token, where `listen` is an address that only they reach";
+    "log.format": OneOf(&LogFormat::NAMES) = "text"
+        => "how lines on standard error are written: text, json, or off";
+    "otlp.endpoint": Text = ""
+        => "address of a collector of OpenTelemetry that metrics and traces are sent to, such as http://127.0.0.1:4318; empty: none";
+    "otlp.interval": Seconds = "10" => "seconds from one sending of metrics to the next";
+    "otlp.service-name": Text = "thalweg" => "what the server is called there";
+    "workers": Count(0, 1024) = "0" => "worker threads; 0: one for each core";
+    "memory.limit": Size = "70%" => "what all jobs may keep in memory";
+    "job.memory-limit": Size = "25%" => "the share of `memory.limit` of a job that names none";
+    "admission.overcommit": Text = "1.0"
+        => "how far the limits of running jobs may exceed `memory.limit` in sum";
+    "start.concurrency": Count(1, 1024) = "4" => "how many jobs are started at a time";
+    "start.deaths-max": Count(0, 1_000_000) = "3"
+        => "a job that the process died so often of is not started again; 0: it always is";
+    "snapshots.interval": Text = "10 s"
+        => "how often snapshots of a job are taken that names no interval";
+    "stop.timeout": Seconds = "60" => "seconds until a job that is stopped is cut off";
+    "shutdown.timeout": Seconds = "60" => "seconds until jobs are cut off when the server ends";
+    "upgrade.confirm-within": Seconds = "60"
+        => "seconds in which new statements have to run and keep a snapshot";
+};
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
