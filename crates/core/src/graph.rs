@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::connector::{Assign, Sink, Source};
+use crate::connector::{Assign, Sink, Source, Waker};
 use crate::operator::{Operator, Transform, WatermarkInterest};
 
 /// The place of a stage in [`Graph::stages`].
@@ -136,6 +136,16 @@ impl Graph {
             reached[place] && matches!(self.stages[place].kind, StageKind::Source { .. })
         };
         (0..self.stages.len()).filter(is_source).map(StageId).collect()
+    }
+
+    /// What ends calls to the outside that sources and sinks wait for.
+    pub fn cancellers(&self) -> Vec<Waker> {
+        let of_stage = |stage: &Stage| match &stage.kind {
+            StageKind::Source { source, .. } => source.canceller(),
+            StageKind::Sink(sink) => sink.canceller(),
+            _ => None,
+        };
+        self.stages.iter().filter_map(of_stage).collect()
     }
 
     /// Which watermarks matter to anything downstream of a stage.

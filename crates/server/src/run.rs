@@ -464,7 +464,7 @@ impl Observer for RunObserver<'_> {
         let mut seen = self.run.seen();
         seen.is_starting = true;
         (seen.is_started, seen.is_polled, seen.waiting) = (false, false, None);
-        seen.cancellers = cancellers(graph);
+        seen.cancellers = graph.cancellers();
         seen.troubles = troubles(graph);
         if seen.need_not_start() {
             seen.cancellers.iter().for_each(|cancel| cancel());
@@ -530,16 +530,6 @@ impl Observer for RunObserver<'_> {
 fn troubles(graph: &Graph) -> Vec<(String, Trouble)> {
     let of_stage = |stage: &Stage| match &stage.kind {
         StageKind::Sink(sink) => Some((stage.name.clone(), sink.trouble()?)),
-        _ => None,
-    };
-    graph.stages.iter().filter_map(of_stage).collect()
-}
-
-/// What ends the waits of a job that starts.
-pub fn cancellers(graph: &Graph) -> Vec<Waker> {
-    let of_stage = |stage: &Stage| match &stage.kind {
-        StageKind::Source { source, .. } => source.canceller(),
-        StageKind::Sink(sink) => sink.canceller(),
         _ => None,
     };
     graph.stages.iter().filter_map(of_stage).collect()

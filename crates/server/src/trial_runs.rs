@@ -24,7 +24,7 @@ use crate::catalogue::{JobRecord, Revision};
 use crate::operations::{Operation, OperationKind};
 use crate::problem::{Outcome, Problem};
 use crate::requests::JobBody;
-use crate::run::{cancellers, store_of};
+use crate::run::store_of;
 use crate::server::Server;
 use crate::trials::{
     TrialBody, TrialDifference, TrialInput, TrialOutcome, TrialRow, TrialTable, TrialView,
@@ -291,7 +291,7 @@ impl Observer for TrialObserver<'_> {
         self.0.seen().cause = Some(cause.clone());
     }
     fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
-        self.0.seen().cancellers = cancellers(graph);
+        self.0.seen().cancellers = graph.cancellers();
     }
     fn started(&mut self, _: &JobDescription, control: &JobControl) {
         let mut seen = self.0.seen();

@@ -10,8 +10,7 @@ use thalweg::jobs::ResumeFrom;
 use thalweg::monitoring::Why;
 use thalweg::session::{JobDescription, Observer, Session, SessionOptions};
 use thalweg_connectors::output::{Format, QuerySink, ResultWriter, is_broken_pipe};
-use thalweg_core::connector::Waker;
-use thalweg_core::graph::{Graph, Stage, StageKind};
+use thalweg_core::graph::{Graph, StageKind};
 use thalweg_core::shim::{Clock, SystemClock};
 use thalweg_core::text::without_controls;
 use thalweg_core::{Error, Result, Sink};
@@ -291,7 +290,7 @@ impl Observer for Console {
             let limit = units::bytes(job.memory_limit_bytes);
             self.say(&format!("memory limit {limit}, {} worker{plural}\n", job.workers));
         }
-        self.interrupt.watch_start(job.place, cancellers(graph));
+        self.interrupt.watch_start(job.place, graph.cancellers());
         for (place, stage) in std::mem::take(&mut graph.stages).into_iter().enumerate() {
             let kind = match stage.kind {
                 StageKind::Sink(sink) if job.printing.contains(&place) => {
@@ -347,14 +346,4 @@ impl Observer for Console {
     fn is_stopped(&self) -> bool {
         self.interrupt.is_pressed()
     }
-}
-
-/// What ends the waits of a job that starts.
-fn cancellers(graph: &Graph) -> Vec<Waker> {
-    let of_stage = |stage: &Stage| match &stage.kind {
-        StageKind::Source { source, .. } => source.canceller(),
-        StageKind::Sink(sink) => sink.canceller(),
-        _ => None,
-    };
-    graph.stages.iter().filter_map(of_stage).collect()
 }

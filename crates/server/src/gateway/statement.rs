@@ -27,7 +27,6 @@ use super::rows::{WaitingRows, WaitingSink};
 use super::session::{Engine, GatewaySession, Turn};
 use crate::problem::{Outcome, Problem};
 use crate::requests::{SQL_BYTES_MAX, check_sql_length};
-use crate::run::cancellers;
 
 /// A statement as it was sent.
 pub struct Sent {
@@ -285,7 +284,7 @@ impl Observer for QueryObserver<'_> {
     }
 
     fn starting(&mut self, _: &JobDescription, graph: &mut Graph) {
-        self.operation.note_start(cancellers(graph));
+        self.operation.note_start(graph.cancellers());
     }
 
     fn started(&mut self, _: &JobDescription, control: &JobControl) {
