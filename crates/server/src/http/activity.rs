@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::Path;
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::app::{App, List};
-use super::extract::Query;
+use super::extract::{JobRequest, Query};
 use super::live::{last_event_id, open_stream};
 use super::stream::Writer;
 use crate::catalogue::EVENTS;
@@ -51,12 +50,8 @@ pub async fn runs(app: App, Path(job): Path<String>) -> Outcome<Json<List<RunLin
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/events", tag = "jobs",
     params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
     responses((status = 200, body = List<Event>))))]
-pub async fn events(
-    app: App,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    Query(wanted): Query<LinesQuery>,
-) -> Outcome<Response> {
+pub async fn events(request: JobRequest, Query(wanted): Query<LinesQuery>) -> Outcome<Response> {
+    let JobRequest { app, job, headers, .. } = request;
     // What came in the very millisecond that a client has read last may be new to it.
     let read = i64::try_from(last_event_id(&headers)).unwrap_or(0);
     let since_ms = wanted.since.unwrap_or(0).max(read);
@@ -137,12 +132,8 @@ fn behind(mut events: Vec<Event>, last: Option<&Event>) -> Vec<Event> {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/logs", tag = "jobs",
     params(("job" = String, Path), ("since" = Option<i64>, Query), ("follow" = Option<bool>, Query)),
     responses((status = 200, body = List<LogLine>))))]
-pub async fn logs(
-    app: App,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    Query(wanted): Query<LinesQuery>,
-) -> Outcome<Response> {
+pub async fn logs(request: JobRequest, Query(wanted): Query<LinesQuery>) -> Outcome<Response> {
+    let JobRequest { app, job, headers, .. } = request;
     let since = u64::try_from(wanted.since.unwrap_or(0)).unwrap_or(0);
     let since = since.max(last_event_id(&headers));
     let job = app.server.job(&job)?;

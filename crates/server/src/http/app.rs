@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
@@ -104,11 +104,7 @@ impl App {
             _ => StatusCode::OK,
         };
         let place = format!("/v1/operations/{}", operation.id);
-        let mut response = (status, Json(operation)).into_response();
-        if let Ok(place) = HeaderValue::from_str(&place) {
-            response.headers_mut().insert(header::LOCATION, place);
-        }
-        Ok(response)
+        Ok((status, [(header::LOCATION, place)], Json(operation)).into_response())
     }
 }
 

@@ -73,13 +73,16 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalB
     }
 }
 
-/// What is asked of one job, and takes time.
+/// What is asked about one job.
 pub(crate) struct JobRequest {
-    app: App,
-    caller: Caller,
-    job: String,
-    headers: HeaderMap,
+    pub app: App,
+    pub caller: Caller,
+    pub job: String,
+    pub headers: HeaderMap,
 }
+
+/// The name of a job, and that of a part of it.
+pub(crate) type PartOfJob = Path<(String, String)>;
 
 impl FromRequestParts<App> for JobRequest {
     type Rejection = Response;

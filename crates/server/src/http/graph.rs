@@ -11,7 +11,7 @@ use thalweg_monitoring::history::{NUMBER_NAMES, NUMBERS, Point};
 use thalweg_state::{SnapshotDetails, TableSummary};
 
 use super::app::App;
-use super::extract::Query;
+use super::extract::{JobRequest, PartOfJob, Query};
 use super::readings::{MomentQuery, not_running, reading_at};
 use super::snapshots::{number_of, store_with};
 use crate::history::{self, KEPT_MS};
@@ -42,12 +42,9 @@ pub struct GraphView {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/graph", tag = "jobs",
     params(("job" = String, Path), ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
     responses((status = 200, body = GraphView))))]
-pub async fn graph(
-    app: App,
-    Path(job): Path<String>,
-    Query(asked): Query<MomentQuery>,
-) -> Outcome<Json<GraphView>> {
-    app.ask(move |server| graph_view(server, &job, asked.at).map(Json)).await
+pub async fn graph(request: JobRequest, asked: Query<MomentQuery>) -> Outcome<Json<GraphView>> {
+    let JobRequest { app, job, .. } = request;
+    app.ask(move |server| graph_view(server, &job, asked.0.at).map(Json)).await
 }
 
 fn graph_view(server: &Server, name: &str, at_ms: Option<i64>) -> Outcome<GraphView> {
@@ -231,10 +228,7 @@ pub struct SnapshotTable {
 /// What a snapshot holds, stage by stage.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/snapshots/{number}", tag = "snapshots",
     params(("job" = String, Path), ("number" = u64, Path)), responses((status = 200, body = SnapshotContents))))]
-pub async fn snapshot(
-    app: App,
-    Path((job, number)): Path<(String, String)>,
-) -> Outcome<Json<SnapshotContents>> {
+pub async fn snapshot(app: App, Path((job, number)): PartOfJob) -> Outcome<Json<SnapshotContents>> {
     app.ask(move |server| {
         let number = number_of(&number)?;
         Ok(Json(contents(&store_with(server, &job, number)?.describe(number)?)))

@@ -3,13 +3,13 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::Path;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_state::SnapshotSummary;
 
 use super::app::{App, List, Page, parse, plain_sql};
-use super::extract::{JobRequest, JsonBody, OptionalBody, Query};
+use super::extract::{JobRequest, JsonBody, OptionalBody, PartOfJob, Query};
 use super::guard::Caller;
 use crate::catalogue::Revision;
 use crate::job::{JobSummary, StageView};
@@ -63,11 +63,8 @@ pub struct JobList {
         ("condition" = Option<String>, Query, description = "something that is wrong, such as `held`"),
         ("tag" = Option<String>, Query), ("q" = Option<String>, Query, description = "part of the name")),
     responses((status = 200, body = JobList))))]
-pub async fn list(
-    app: App,
-    caller: Caller,
-    Query(wanted): Query<ListQuery>,
-) -> Outcome<Json<JobList>> {
+pub async fn list(app: App, caller: Caller, wanted: Query<ListQuery>) -> Outcome<Json<JobList>> {
+    let Query(wanted) = wanted;
     app.ask(move |server| {
         let jobs = server.all_jobs();
         let own = jobs.iter().filter(|job| caller.sees(&job.name));
@@ -100,11 +97,7 @@ pub async fn get_job(app: App, Path(job): Path<String>) -> Outcome<Response> {
         })
         .await?;
     let etag = format!("\"r{}\"", view.summary.revision);
-    let mut response = Json(view).into_response();
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    Ok(response)
+    Ok(([(header::ETAG, etag)], Json(view)).into_response())
 }
 
 /// Makes a job, or changes it. New statements of a job that runs take their place with its state,
@@ -138,11 +131,7 @@ fn put_answer(answer: PutAnswer) -> Response {
         _ => StatusCode::OK,
     };
     let place = answer.operation.as_ref().map(|own| format!("/v1/operations/{}", own.id));
-    let mut response = (status, Json(answer)).into_response();
-    if let Some(Ok(place)) = place.map(|place| HeaderValue::from_str(&place)) {
-        response.headers_mut().insert(header::LOCATION, place);
-    }
-    response
+    (status, place.map(|place| [(header::LOCATION, place)]), Json(answer)).into_response()
 }
 
 /// What becomes of its state.
@@ -156,11 +145,9 @@ pub struct DeleteQuery {
 #[cfg_attr(test, utoipa::path(delete, path = "/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path), ("state" = Option<String>, Query, description = "`keep` or `delete`")),
     responses((status = 204))))]
-pub async fn delete_job(
-    app: App,
-    Path(job): Path<String>,
-    Query(wanted): Query<DeleteQuery>,
-) -> Outcome<StatusCode> {
+pub async fn delete_job(request: JobRequest, wanted: Query<DeleteQuery>) -> Outcome<StatusCode> {
+    let JobRequest { app, job, .. } = request;
+    let Query(wanted) = wanted;
     let keeps = match wanted.state.as_deref() {
         None | Some("keep") => true,
         Some("delete") => false,
@@ -173,21 +160,15 @@ pub async fn delete_job(
 /// A job is to run.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/start", tag = "jobs", params(("job" = String, Path)), request_body = Option<StartBody>,
     responses((status = 200, body = Operation), (status = 202, body = Operation))))]
-pub async fn start(
-    request: JobRequest,
-    OptionalBody(body): OptionalBody<StartBody>,
-) -> Outcome<Response> {
-    request.begin(move |server, job, by| server.start(job, &body, by)).await
+pub async fn start(request: JobRequest, body: OptionalBody<StartBody>) -> Outcome<Response> {
+    request.begin(move |server, job, by| server.start(job, &body.0, by)).await
 }
 
 /// A job is to end.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/stop", tag = "jobs", params(("job" = String, Path)), request_body = Option<StopBody>,
     responses((status = 200, body = Operation), (status = 202, body = Operation))))]
-pub async fn stop(
-    request: JobRequest,
-    OptionalBody(body): OptionalBody<StopBody>,
-) -> Outcome<Response> {
-    request.begin(move |server, job, by| server.stop(job, &body, by)).await
+pub async fn stop(request: JobRequest, body: OptionalBody<StopBody>) -> Outcome<Response> {
+    request.begin(move |server, job, by| server.stop(job, &body.0, by)).await
 }
 
 /// The sources of a job are not to be asked.
@@ -214,11 +195,8 @@ pub async fn restart(request: JobRequest) -> Outcome<Response> {
 /// The state of these stages may be dropped.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/approve", tag = "jobs", params(("job" = String, Path)), request_body = ApproveBody,
     responses((status = 200, body = Operation), (status = 202, body = Operation))))]
-pub async fn approve(
-    request: JobRequest,
-    JsonBody(body): JsonBody<ApproveBody>,
-) -> Outcome<Response> {
-    request.begin(move |server, job, by| server.approve(job, &body, by)).await
+pub async fn approve(request: JobRequest, body: JsonBody<ApproveBody>) -> Outcome<Response> {
+    request.begin(move |server, job, by| server.approve(job, &body.0, by)).await
 }
 
 /// All statements that a job had, newest first.
@@ -248,10 +226,7 @@ pub struct RevisionView {
 /// Statements that a job has or had.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}", tag = "revisions",
     params(("job" = String, Path), ("revision" = u64, Path)), responses((status = 200, body = RevisionView))))]
-pub async fn revision(
-    app: App,
-    Path((job, number)): Path<(String, String)>,
-) -> Outcome<Json<RevisionView>> {
+pub async fn revision(app: App, Path((job, number)): PartOfJob) -> Outcome<Json<RevisionView>> {
     app.ask(move |server| {
         let about = read_revision(server, &job, revision_number(&number)?)?;
         Ok(Json(RevisionView { sql: about.sql.clone(), about }))
@@ -282,10 +257,7 @@ pub struct RevisionDiff {
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/revisions/{revision}/diff", tag = "revisions",
     params(("job" = String, Path), ("revision" = String, Path, description = "such as `2..3`")),
     responses((status = 200, body = RevisionDiff))))]
-pub async fn revision_diff(
-    app: App,
-    Path((job, range)): Path<(String, String)>,
-) -> Outcome<Json<RevisionDiff>> {
+pub async fn revision_diff(app: App, Path((job, range)): PartOfJob) -> Outcome<Json<RevisionDiff>> {
     app.ask(move |server| {
         let wrong = || Problem::new(400, "parameter-wrong", "two revisions are written 2..3");
         let (before, after) = range.split_once("..").ok_or_else(wrong)?;

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use axum::Json;
-use axum::extract::Path;
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,9 +13,8 @@ use thalweg_library::session::Session;
 use thalweg_runtime::metrics::{JobLayout, MetricsSnapshot, StageLayout};
 use thalweg_runtime::{JobControl, LateAt};
 
-use super::app::App;
 use super::arrow::{arrow_answer, wants_arrow};
-use super::extract::Query;
+use super::extract::{JobRequest, Query};
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
 
@@ -114,12 +111,8 @@ pub struct LateRows {
         ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500"),
         ("after" = Option<u64>, Query, description = "only rows with a higher number")),
     responses((status = 200, content((LateRows = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))))))]
-pub async fn late(
-    app: App,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    Query(wanted): Query<LateQuery>,
-) -> Outcome<Response> {
+pub async fn late(request: JobRequest, Query(wanted): Query<LateQuery>) -> Outcome<Response> {
+    let JobRequest { app, job, headers, .. } = request;
     if wants_arrow(&headers) {
         return app.ask(move |server| in_arrow(server, &job, &wanted)).await;
     }

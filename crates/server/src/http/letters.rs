@@ -6,14 +6,11 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch, StringViewArray};
 use axum::Json;
-use axum::extract::Path;
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_connectors::replay::{Letter, List, letters_of};
 use thalweg_core::{Column, DataType, Error, TableSchema};
 
-use super::app::App;
 use super::arrow::{arrow_answer, wants_arrow};
 use super::extract::{JobRequest, OptionalBody, Query};
 use crate::letters::{Kept, Replay, ReplayBody, name_of};
@@ -93,12 +90,9 @@ pub struct LetterFile {
         ("limit" = Option<usize>, Query, description = "100 unless it says otherwise, at most 500"),
         ("replayed" = Option<bool>, Query, description = "also those that were read again")),
     responses((status = 200, content((DeadLetters = "application/json"), (Vec<u8> = "application/vnd.apache.arrow.stream"))))))]
-pub async fn dead_letters(
-    app: App,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    Query(wanted): Query<LettersQuery>,
-) -> Outcome<Response> {
+pub async fn dead_letters(request: JobRequest, wanted: Query<LettersQuery>) -> Outcome<Response> {
+    let JobRequest { app, job, headers, .. } = request;
+    let Query(wanted) = wanted;
     let is_arrow = wants_arrow(&headers);
     let found = app.ask(move |server| found(server, &job, &wanted)).await?;
     if is_arrow { in_arrow(&found.items) } else { Ok(Json(found).into_response()) }
@@ -132,11 +126,8 @@ fn in_arrow(letters: &[DeadLetter]) -> Outcome<Response> {
 /// ends when a snapshot has them, and says how many could not be read this time either.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/dead-letters/replay", tag = "rows", request_body = ReplayBody,
     params(("job" = String, Path)), responses((status = 200, body = Operation), (status = 202, body = Operation))))]
-pub async fn replay(
-    request: JobRequest,
-    OptionalBody(body): OptionalBody<ReplayBody>,
-) -> Outcome<Response> {
-    request.begin(move |server, job, by| server.replay(job, &body, by)).await
+pub async fn replay(request: JobRequest, body: OptionalBody<ReplayBody>) -> Outcome<Response> {
+    request.begin(move |server, job, by| server.replay(job, &body.0, by)).await
 }
 
 fn found(server: &Server, job: &str, wanted: &LettersQuery) -> Outcome<DeadLetters> {

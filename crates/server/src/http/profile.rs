@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::Path;
-use axum::http::{HeaderMap, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_monitoring::Profile;
 use thalweg_runtime::MetricsSnapshot;
 
 use super::app::App;
-use super::extract::Query;
+use super::extract::{JobRequest, Query};
 use super::readings::not_running;
 use crate::problem::Outcome;
 use crate::run::Run;
@@ -55,12 +54,8 @@ pub struct ProfileStack {
     params(("job" = String, Path),
         ("seconds" = Option<u64>, Query, description = "for how long, at most 60; default 10")),
     responses((status = 200, content((ProfileView = "application/json"), (String = "image/svg+xml"), (String = "text/plain"))))))]
-pub async fn profile(
-    app: App,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    Query(wanted): Query<ProfileQuery>,
-) -> Outcome<Response> {
+pub async fn profile(request: JobRequest, Query(wanted): Query<ProfileQuery>) -> Outcome<Response> {
+    let JobRequest { app, job, headers, .. } = request;
     let seconds = wanted.seconds.unwrap_or(SECONDS).clamp(1, SECONDS_MAX);
     let (run, before) = counted(&app, &job).await?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;

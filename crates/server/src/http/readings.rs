@@ -16,7 +16,7 @@ use thalweg_monitoring::why::{watermarks, why_sink};
 use thalweg_monitoring::{JobReading, why};
 
 use super::app::App;
-use super::extract::Query;
+use super::extract::{JobRequest, Query};
 use super::guard::Caller;
 use crate::history;
 use crate::job::Job;
@@ -55,11 +55,8 @@ pub struct WhyQuery {
         ("stage" = Option<String>, Query, description = "the name or identifier of a stage; default: the sink that is furthest behind"),
         ("at" = Option<i64>, Query, description = "a moment, in milliseconds since 1970")),
     responses((status = 200, body = WhyView))))]
-pub async fn job_why(
-    app: App,
-    Path(job): Path<String>,
-    Query(asked): Query<WhyQuery>,
-) -> Outcome<Json<WhyView>> {
+pub async fn job_why(request: JobRequest, Query(asked): Query<WhyQuery>) -> Outcome<Json<WhyView>> {
+    let JobRequest { app, job, .. } = request;
     app.ask(move |server| {
         let job = server.job(&job)?;
         let run = job.lock().run.clone();

@@ -11,7 +11,7 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::Path;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use thalweg_connectors::taken_bodies::TakenBodies;
@@ -20,6 +20,7 @@ use thalweg_core::inlets::{PostedRows, RowsReceipt, RowsRefusal};
 use thalweg_state::SnapshotStore;
 
 use super::app::App;
+use super::extract::PartOfJob;
 use super::row_bodies::body_kind;
 use crate::job::Job;
 use crate::lifecycle;
@@ -95,12 +96,8 @@ pub async fn post_rows(
         take(server, &job, &table, rows)
     });
     let taken = taken.await?;
-    let place = HeaderValue::from_str(&(path + &taken.token));
-    let mut response = (StatusCode::ACCEPTED, Json(taken)).into_response();
-    if let Ok(place) = place {
-        response.headers_mut().insert(header::LOCATION, place);
-    }
-    Ok(response)
+    let place = [(header::LOCATION, path + &taken.token)];
+    Ok((StatusCode::ACCEPTED, place, Json(taken)).into_response())
 }
 
 /// What became of rows: `pending`, `processed` once the job has read them, `committed` once a
@@ -108,10 +105,7 @@ pub async fn post_rows(
 /// the server; of the last 256 runs that have taken rows.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/jobs/{job}/tokens/{token}", tag = "rows",
     params(("job" = String, Path), ("token" = String, Path)), responses((status = 200, body = RowsToken))))]
-pub async fn rows_token(
-    app: App,
-    Path((job, token)): Path<(String, String)>,
-) -> Outcome<Json<RowsToken>> {
+pub async fn rows_token(app: App, Path((job, token)): PartOfJob) -> Outcome<Json<RowsToken>> {
     app.ask(move |server| looked_up(server, &job, token).map(Json)).await
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use thalweg_state::SnapshotStore;
 
 use super::app::App;
+use super::extract::PartOfJob;
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
 
@@ -53,10 +54,7 @@ pub async fn delete(app: App, Path((job, number)): Path<(String, String)>) -> Ou
 /// Reads all files of a snapshot, and says whether they are whole.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/jobs/{job}/snapshots/{number}/verify", tag = "snapshots",
     params(("job" = String, Path), ("number" = u64, Path)), responses((status = 200, body = Verified))))]
-pub async fn verify(
-    app: App,
-    Path((job, number)): Path<(String, String)>,
-) -> Outcome<Json<Verified>> {
+pub async fn verify(app: App, Path((job, number)): PartOfJob) -> Outcome<Json<Verified>> {
     app.ask(move |server| {
         let number = number_of(&number)?;
         let mut store = store_with(server, &job, number)?;

@@ -214,10 +214,8 @@ fn connect(server: &Server, body: &StatementsBody, text: &str, answer: &mut Vali
 /// How statements would run.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/explain", tag = "statements", request_body = StatementsBody,
     responses((status = 200, body = ExplainAnswer))))]
-pub async fn explain(
-    app: App,
-    JsonBody(body): JsonBody<StatementsBody>,
-) -> Outcome<Json<ExplainAnswer>> {
+pub async fn explain(app: App, body: JsonBody<StatementsBody>) -> Outcome<Json<ExplainAnswer>> {
+    let JsonBody(body) = body;
     app.ask(move |server| {
         let text = text_of(&body.sql, &body.params)?;
         let explained = explained(options_of(server, &body.settings), &text);

@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use axum::extract::Path;
-use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,8 +18,7 @@ use thalweg_runtime::metrics::{JobLayout, StageRole};
 use thalweg_runtime::{Tap, TappedRows};
 
 use super::app::App;
-use super::extract::Query;
-use super::guard::Caller;
+use super::extract::{JobRequest, Query};
 use super::live::open_stream;
 use super::stream::Writer;
 use crate::job::Job;
@@ -66,13 +63,8 @@ pub struct TailQuery {
         ("where" = Option<String>, Query, description = "a condition in SQL over the columns"),
         ("limit" = Option<u64>, Query, description = "ends after this number of rows"), ("rate" = Option<f64>, Query)),
     responses((status = 200, content_type = "text/event-stream"))))]
-pub async fn tail(
-    app: App,
-    caller: Caller,
-    Path(job): Path<String>,
-    headers: HeaderMap,
-    Query(wanted): Query<TailQuery>,
-) -> Outcome<Response> {
+pub async fn tail(request: JobRequest, Query(wanted): Query<TailQuery>) -> Outcome<Response> {
+    let JobRequest { app, caller, job, headers } = request;
     let tailing = app.ask(move |server| Tailing::begin(server, &job, wanted, &caller.name)).await?;
     let (writer, response) = open_stream(&app, &headers)?;
     tokio::spawn(write(app, tailing, writer));

@@ -60,10 +60,8 @@ pub struct Suggestion {
 /// their signatures, settings with their defaults, connectors with their options.
 #[cfg_attr(test, utoipa::path(post, path = "/v1/complete", tag = "language", request_body = CompleteBody,
     responses((status = 200, body = CompleteAnswer))))]
-pub async fn complete(
-    app: App,
-    JsonBody(body): JsonBody<CompleteBody>,
-) -> Outcome<Json<CompleteAnswer>> {
+pub async fn complete(app: App, body: JsonBody<CompleteBody>) -> Outcome<Json<CompleteAnswer>> {
+    let JsonBody(body) = body;
     check_sql_length(&body.sql)?;
     app.ask(move |server| completed(server, &body).map(Json)).await
 }
