@@ -34,6 +34,13 @@ impl Watermark {
     }
 }
 
+impl Default for Watermark {
+    /// Nothing is promised.
+    fn default() -> Self {
+        Watermark::MIN
+    }
+}
+
 impl fmt::Display for Watermark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

@@ -145,38 +145,27 @@ impl StageMetrics {
             oldest_unanswered_ns,
             seen_queued: read(&self.seen_queued),
             looks_at_queue: read(&self.looks_at_queue),
-            queued_bytes: 0,
             watermark_changed_ns: Some(read(&self.watermark_changed_ns)).filter(|&at| at > 0),
-            partitions_ns: Vec::new(),
-            latency: None,
-            writes: None,
-            committed_rows: 0,
-            errors: None,
             accepted: read(&self.accepted),
             late: read(&self.late),
             partly_late: read(&self.partly_late),
             quarantined: read(&self.quarantined),
             bad_rows: read(&self.bad_rows),
             state_bytes: self.state_bytes.load(Ordering::Relaxed).max(0) as u64,
-            state_keys: None,
             queued: self.queued.load(Ordering::Relaxed),
             watermark: self.watermark(),
-            idle: false,
-            held_by: None,
-            held_by_stage: None,
-            problem: None,
-            source: None,
-            splits: Vec::new(),
+            ..StageSnapshot::default()
         }
     }
 }
 
 /// What a stage is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StageRole {
     /// Reads.
     Source,
     /// Stateless.
+    #[default]
     Transform,
     /// Stateful.
     Operator,
@@ -185,7 +174,7 @@ pub enum StageRole {
 }
 
 /// A copy of one stage's counters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StageSnapshot {
     /// Stable identifier.
     pub id: String,
@@ -284,8 +273,8 @@ pub struct SourceSnapshot {
     pub whole: Option<SplitSnapshot>,
 }
 
-/// What is known of a split of a source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is known of a split of a source; by default nothing, and it has no name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SplitSnapshot {
     /// Its name.
     pub name: Arc<str>,
@@ -309,25 +298,6 @@ pub struct SplitSnapshot {
     pub idle_since_ns: Option<u64>,
     /// What the source knows of it.
     pub status: SplitStatus,
-}
-
-impl Default for SplitSnapshot {
-    /// A split without a name of which nothing is known.
-    fn default() -> Self {
-        SplitSnapshot {
-            name: "".into(),
-            watermark: Watermark::MIN,
-            idle: false,
-            ended: false,
-            holds_back: false,
-            is_paused: false,
-            rows: 0,
-            last_row_time_ms: None,
-            last_row_ns: None,
-            idle_since_ns: None,
-            status: SplitStatus::default(),
-        }
-    }
 }
 
 /// A copy of a job's counters.

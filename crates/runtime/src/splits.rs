@@ -19,6 +19,7 @@ use thalweg_core::{Error, Result, Watermark};
 use crate::metrics::SplitSnapshot;
 
 /// The splits of a source.
+#[derive(Default)]
 pub struct Splits {
     /// By their numbers. One without a name stands for a source that opens none.
     list: Vec<Option<Split>>,
@@ -73,12 +74,6 @@ impl Split {
     /// True if the joint watermark waits for it.
     pub(crate) fn counts(&self) -> bool {
         !self.known.idle && !self.known.ended
-    }
-}
-
-impl Default for Splits {
-    fn default() -> Self {
-        Splits { list: Vec::new(), joint: Watermark::MIN, restored: Vec::new() }
     }
 }
 

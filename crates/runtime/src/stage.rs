@@ -673,6 +673,7 @@ impl<T> Default for Sequencer<T> {
 }
 
 /// A sink and the way to its thread.
+#[derive(Default)]
 pub struct SinkRun {
     /// To the sink's thread; absent in a simulation, where `inline` is used.
     pub channel: Option<mpsc::Sender<SinkMessage>>,

@@ -1,7 +1,7 @@
 //! From a graph to a job that can run.
 
 use std::collections::VecDeque;
-use std::sync::{OnceLock, mpsc};
+use std::sync::mpsc;
 
 use thalweg_core::connector::{Assign, ExactStamps};
 use thalweg_core::graph::{Graph, SplitTiming, Stage, StageId, StageKind};
@@ -291,15 +291,7 @@ fn stage_kind(
                 inline: Mutex::new(Some(sink)),
                 sequencers: (0..lanes).map(|_| Mutex::new(Sequencer::default())).collect(),
                 open_lanes: AtomicUsize::new(lanes),
-                waiting: Arc::new(AtomicUsize::new(0)),
-                times: Box::default(),
-                waiting_bytes: AtomicI64::new(0),
-                gone: AtomicBool::new(false),
-                trouble: OnceLock::new(),
-                is_cancelled: AtomicBool::new(false),
-                guarantee: OnceLock::new(),
-                prepared_rows: AtomicU64::new(0),
-                committed_rows: AtomicU64::new(0),
+                ..SinkRun::default()
             })
         }
     })
