@@ -30,7 +30,7 @@ pub use self::description::{
     MetadataDescription, OptionDefault, OptionDescription, OptionKind, SinkCapability,
     SourceCapability, UsedBy, joined,
 };
-pub use self::layer::{DiscardSink, SinkLayer, SourceLayer};
+pub use self::layer::{ConnectorLayer, DiscardSink, SinkLayer, SourceLayer};
 pub use self::options::{Options, near_miss, nearest_or_all};
 pub use self::registry::{Connector, Connectors, LIVE_CONNECTOR, STATE_CONNECTOR};
 pub use self::secrets::{Secret, Secrets, check_places, names_secret};

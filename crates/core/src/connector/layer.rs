@@ -1,57 +1,71 @@
-//! Sources and sinks around others: a wrapper implements [`SourceLayer`] or [`SinkLayer`], says
-//! what it wraps and what it does differently; all other calls are passed on.
+//! Sources, sinks and connectors around others: a wrapper implements [`SourceLayer`], [`SinkLayer`]
+//! or [`ConnectorLayer`], says what it wraps and what it does differently; all other calls are
+//! passed on.
 //!
 //! The lists below are the only places where calls are passed on one by one. A call that is added
 //! to a contract and not to its list fails the lints of this crate.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 
+use super::{
+    AcceptedChanges, Connector, ConnectorDescription, JobTables, StateTable, StateTableRequest,
+    TableRequest,
+};
 use super::{Demand, MergedSplit, Sink, Source, SourcePoll, SplitId, SplitStatus, Trouble, Waker};
 use crate::bundle::RowKind;
 use crate::error::Result;
+use crate::live::LiveTable;
+use crate::lookup::{AsyncLookup, LookupRequest};
 use crate::snapshot::{OutputMark, OutputStart, SinkGuarantee};
 
 macro_rules! layer {
     (
-        $(#[$about:meta])* $layer:ident around $base:ident;
-        reading { $(fn $get:ident($($key:ident: $by:ty)?) -> $got:ty;)* }
-        changing { $(fn $call:ident($($argument:ident: $of:ty),*) $(-> $result:ty)?;)* }
+        $(#[$about:meta])* $layer:ident [$($bound:ident),+] around $base:ident;
+        reading { $(fn $get:ident($($key:ident: $by:ty),*) -> $got:ty;)* }
+        $(changing by $inner_mut:ident {
+            $(fn $call:ident($($argument:ident: $of:ty),*) $(-> $result:ty)?;)*
+        })?
     ) => {
         $(#[$about])*
-        pub trait $layer: Send {
+        pub trait $layer: $($bound +)+ {
             /// What calls are passed on to.
             fn inner(&self) -> &dyn $base;
-            /// The same, to change it.
-            fn inner_mut(&mut self) -> &mut dyn $base;
             $(
                 #[doc = concat!("As [`", stringify!($base), "::", stringify!($get), "`].")]
-                fn $get(&self $(, $key: $by)?) -> $got {
-                    self.inner().$get($($key)?)
+                fn $get(&self $(, $key: $by)*) -> $got {
+                    self.inner().$get($($key),*)
                 }
             )*
             $(
-                #[doc = concat!("As [`", stringify!($base), "::", stringify!($call), "`].")]
-                fn $call(&mut self $(, $argument: $of)*) $(-> $result)? {
-                    self.inner_mut().$call($($argument),*)
-                }
-            )*
+                /// The same, to change it.
+                fn $inner_mut(&mut self) -> &mut dyn $base;
+                $(
+                    #[doc = concat!("As [`", stringify!($base), "::", stringify!($call), "`].")]
+                    fn $call(&mut self $(, $argument: $of)*) $(-> $result)? {
+                        self.$inner_mut().$call($($argument),*)
+                    }
+                )*
+            )?
         }
 
         #[deny(clippy::missing_trait_methods)]
         impl<L: $layer> $base for L {
-            $(fn $get(&self $(, $key: $by)?) -> $got {
-                $layer::$get(self $(, $key)?)
+            $(fn $get(&self $(, $key: $by)*) -> $got {
+                $layer::$get(self $(, $key)*)
             })*
-            $(fn $call(&mut self $(, $argument: $of)*) $(-> $result)? {
+            $($(fn $call(&mut self $(, $argument: $of)*) $(-> $result)? {
                 $layer::$call(self $(, $argument)*)
-            })*
+            })*)?
         }
     };
 }
 
 layer! {
     /// A source around another one.
-    SourceLayer around Source;
+    SourceLayer [Send] around Source;
     reading {
         fn name() -> String;
         fn is_bounded() -> bool;
@@ -64,7 +78,7 @@ layer! {
         fn merged_splits() -> Vec<MergedSplit>;
         fn canceller() -> Option<Waker>;
     }
-    changing {
+    changing by inner_mut {
         fn start(waker: Waker) -> Result<()>;
         fn poll(rows_max: usize) -> Result<SourcePoll>;
         fn stop();
@@ -83,14 +97,14 @@ layer! {
 
 layer! {
     /// A sink around another one.
-    SinkLayer around Sink;
+    SinkLayer [Send] around Sink;
     reading {
         fn name() -> String;
         fn demand() -> Demand;
         fn canceller() -> Option<Waker>;
         fn trouble() -> Option<Trouble>;
     }
-    changing {
+    changing by inner_mut {
         fn claim() -> Result<()>;
         fn connect() -> Result<()>;
         fn open() -> Result<()>;
@@ -105,6 +119,31 @@ layer! {
         fn recover(handle: Option<&str>) -> Result<()>;
         fn prepare() -> Result<Option<String>>;
         fn commit(handle: &str) -> Result<()>;
+    }
+}
+
+layer! {
+    /// A connector around another one.
+    ConnectorLayer [Send, Sync] around Connector;
+    reading {
+        fn description() -> &ConnectorDescription;
+        fn validate(request: &TableRequest, as_sink: bool) -> Result<()>;
+        fn is_bounded(request: &TableRequest) -> bool;
+        fn accepted_changes(request: &TableRequest) -> AcceptedChanges;
+        fn held_changes(request: &TableRequest) -> AcceptedChanges;
+        fn check_snapshots(request: &TableRequest, as_sink: bool) -> Result<()>;
+        fn state_options(request: &TableRequest, as_sink: bool) -> BTreeMap<String, String>;
+        fn reads_standard_input(request: &TableRequest) -> bool;
+        fn checked_columns(request: &TableRequest) -> Vec<String>;
+        fn leaves_rows_out(request: &TableRequest) -> bool;
+        fn check_files(tables: &JobTables) -> Result<()>;
+        fn check_files_after(earlier: &[JobTables], job: &JobTables) -> Result<()>;
+        fn check_files_at_once(running: &JobTables, job: &JobTables) -> Result<()>;
+        fn source(request: &TableRequest) -> Result<Box<dyn Source>>;
+        fn sink(request: &TableRequest) -> Result<Box<dyn Sink>>;
+        fn lookup(request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>>;
+        fn state_table(request: &StateTableRequest) -> Result<StateTable>;
+        fn live_table(request: &TableRequest) -> Result<Arc<LiveTable>>;
     }
 }
 

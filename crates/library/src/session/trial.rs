@@ -15,11 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use arrow_array::RecordBatch;
 use thalweg_connectors::replay::input_position;
 use thalweg_core::connector::{
-    AcceptedChanges, Connector, ConnectorDescription, JobTables, LIVE_CONNECTOR, SinkGuarantee,
-    SourceLayer, StateTable, StateTableRequest, TableRequest,
+    Connector, ConnectorDescription, ConnectorLayer, LIVE_CONNECTOR, SinkGuarantee, SourceLayer,
+    TableRequest,
 };
-use thalweg_core::live::LiveTable;
-use thalweg_core::lookup::{AsyncLookup, LookupRequest};
 use thalweg_core::{Error, Result, RowKind, Sink, Source};
 
 /// A trial: where it may write, and what its outputs were given.
@@ -79,47 +77,9 @@ struct TrialConnector {
     trial: Arc<Trial>,
 }
 
-// A call that is added to the contract is to be thought of here.
-#[deny(clippy::missing_trait_methods)]
-impl Connector for TrialConnector {
-    fn description(&self) -> &ConnectorDescription {
-        self.connector.description()
-    }
-    fn validate(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        self.connector.validate(request, as_sink)
-    }
-    fn is_bounded(&self, request: &TableRequest) -> bool {
-        self.connector.is_bounded(request)
-    }
-    fn accepted_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        self.connector.accepted_changes(request)
-    }
-    fn held_changes(&self, request: &TableRequest) -> AcceptedChanges {
-        self.connector.held_changes(request)
-    }
-    fn check_snapshots(&self, request: &TableRequest, as_sink: bool) -> Result<()> {
-        self.connector.check_snapshots(request, as_sink)
-    }
-    fn state_options(&self, request: &TableRequest, as_sink: bool) -> BTreeMap<String, String> {
-        self.connector.state_options(request, as_sink)
-    }
-    fn reads_standard_input(&self, request: &TableRequest) -> bool {
-        self.connector.reads_standard_input(request)
-    }
-    fn checked_columns(&self, request: &TableRequest) -> Vec<String> {
-        self.connector.checked_columns(request)
-    }
-    fn leaves_rows_out(&self, request: &TableRequest) -> bool {
-        self.connector.leaves_rows_out(request)
-    }
-    fn check_files(&self, tables: &JobTables) -> Result<()> {
-        self.connector.check_files(tables)
-    }
-    fn check_files_after(&self, earlier: &[JobTables], job: &JobTables) -> Result<()> {
-        self.connector.check_files_after(earlier, job)
-    }
-    fn check_files_at_once(&self, running: &JobTables, job: &JobTables) -> Result<()> {
-        self.connector.check_files_at_once(running, job)
+impl ConnectorLayer for TrialConnector {
+    fn inner(&self) -> &dyn Connector {
+        self.connector.as_ref()
     }
     fn source(&self, request: &TableRequest) -> Result<Box<dyn Source>> {
         let ConnectorDescription { name, has_one_reader, .. } = self.connector.description();
@@ -141,15 +101,6 @@ impl Connector for TrialConnector {
             return self.connector.sink(request);
         }
         Ok(Box::new(TrialSink { table: request.table.clone(), trial: Arc::clone(&self.trial) }))
-    }
-    fn lookup(&self, request: &LookupRequest) -> Result<Arc<dyn AsyncLookup>> {
-        self.connector.lookup(request)
-    }
-    fn state_table(&self, request: &StateTableRequest) -> Result<StateTable> {
-        self.connector.state_table(request)
-    }
-    fn live_table(&self, request: &TableRequest) -> Result<Arc<LiveTable>> {
-        self.connector.live_table(request)
     }
 }
 
