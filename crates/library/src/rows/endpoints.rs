@@ -339,14 +339,8 @@ impl<T: Row, F: FnMut(T) -> Result<()> + Send> Sink for EachRow<T, F> {
     fn name(&self) -> String {
         "for each".to_owned()
     }
-    fn open(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn write(&mut self, batch: &RecordBatch, _kinds: Option<&[RowKind]>) -> Result<()> {
         self.codec.read(batch, None, |_, row| (self.function)(row))
-    }
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
     }
     fn finish(&mut self) -> Result<()> {
         Ok(())
