@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use thalweg_core::Watermark;
+use thalweg_core::{Grid, Watermark};
 use thalweg_runtime::metrics::{
     BlockedBy, Distribution, JobLayout, PassedWatermarks, SplitSnapshot, StageLayout, StageRole,
 };
@@ -176,18 +176,18 @@ pub struct WindowGrid {
 }
 
 impl WindowGrid {
+    fn grid(&self) -> Grid {
+        Grid { period_ms: self.period_ms.max(1), offset_ms: self.offset_ms }
+    }
     /// The end of the next window that a watermark has not closed.
     pub fn next_end(&self, watermark: i64) -> i64 {
         // A window that ends at e is closed from e - 1 on.
-        let grid =
-            thalweg_core::Grid { period_ms: self.period_ms.max(1), offset_ms: self.offset_ms };
-        let next = grid.index(watermark.saturating_add(1)).saturating_add(1);
-        next.saturating_mul(grid.period_ms).saturating_add(self.offset_ms)
+        let grid = self.grid();
+        grid.start(grid.index(watermark.saturating_add(1)).saturating_add(1))
     }
     /// How many windows one watermark closes that another does not.
     pub fn closed_between(&self, from: i64, to: i64) -> u64 {
-        let grid =
-            thalweg_core::Grid { period_ms: self.period_ms.max(1), offset_ms: self.offset_ms };
+        let grid = self.grid();
         let index = |watermark: i64| grid.index(watermark.saturating_add(1));
         u64::try_from(index(to).saturating_sub(index(from))).unwrap_or(0)
     }
@@ -244,6 +244,15 @@ pub struct BlockedShares<T> {
 }
 
 impl<T: Copy> BlockedShares<T> {
+    /// A number for each reason.
+    pub fn of(number: impl Fn(BlockedBy) -> T) -> Self {
+        let [output, memory, order, lookup, cut] = BlockedBy::ALL.map(number);
+        BlockedShares { output, memory, order, lookup, cut }
+    }
+    /// That of one reason.
+    pub fn by(&self, by: BlockedBy) -> T {
+        self.named()[by as usize].1
+    }
     /// With the names of the reasons.
     pub fn named(&self) -> [(&'static str, T); 5] {
         let Self { output, memory, order, lookup, cut } = *self;
@@ -664,7 +673,6 @@ fn known(watermark: Watermark) -> Option<i64> {
 }
 
 fn stage_counters(stage: &StageSnapshot) -> StageCounters {
-    let blocked = |by| stage.blocked.by(by);
     StageCounters {
         rows_in: stage.rows_in,
         bundles_in: stage.bundles_in,
@@ -672,13 +680,7 @@ fn stage_counters(stage: &StageSnapshot) -> StageCounters {
         bundles_out: stage.bundles_out,
         bytes_out: stage.bytes_out,
         busy_ns: stage.busy_ns,
-        blocked_ns: BlockedShares {
-            output: blocked(BlockedBy::Output),
-            memory: blocked(BlockedBy::Memory),
-            order: blocked(BlockedBy::Order),
-            lookup: blocked(BlockedBy::Lookup),
-            cut: blocked(BlockedBy::Cut),
-        },
+        blocked_ns: BlockedShares::of(|by| stage.blocked.by(by)),
         accepted: stage.accepted,
         late: stage.late,
         partly_late: stage.partly_late,
@@ -757,7 +759,6 @@ fn stage_rates(stage: &StageReading, before: &StageCounters, seconds: f64) -> St
     let now = &stage.counters;
     let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
     let share = |now: u64, before: u64| (rate(now, before) / 1e9).min(1.0);
-    let blocked = &now.blocked_ns;
     let partitions = now.partitions_ns.iter().zip(&before.partitions_ns);
     let partitions: Vec<f64> = partitions.map(|(now, before)| share(*now, *before)).collect();
     let busiest = partitions.iter().copied().fold(0.0, f64::max);
@@ -770,13 +771,7 @@ fn stage_rates(stage: &StageReading, before: &StageCounters, seconds: f64) -> St
         quarantined: rate(now.quarantined, before.quarantined),
         bad: rate(now.bad_rows, before.bad_rows),
         busy: (rate(now.busy_ns, before.busy_ns) / 1e9 / parallelism).min(1.0),
-        blocked: BlockedShares {
-            output: share(blocked.output, before.blocked_ns.output),
-            memory: share(blocked.memory, before.blocked_ns.memory),
-            order: share(blocked.order, before.blocked_ns.order),
-            lookup: share(blocked.lookup, before.blocked_ns.lookup),
-            cut: share(blocked.cut, before.blocked_ns.cut),
-        },
+        blocked: BlockedShares::of(|by| share(now.blocked_ns.by(by), before.blocked_ns.by(by))),
         busiest_partition: busiest,
         skew: if mean > 0.0 { busiest / mean } else { 1.0 },
     }

@@ -229,13 +229,7 @@ impl StagePoint {
             quarantined: number(3),
             bad: 0.0,
             busy: number(4),
-            blocked: BlockedShares {
-                output: number(5),
-                memory: number(6),
-                order: number(7),
-                lookup: number(8),
-                cut: number(9),
-            },
+            blocked: BlockedShares::of(|by| number(5 + by as usize)),
             busiest_partition: 0.0,
             skew: 1.0,
         });
