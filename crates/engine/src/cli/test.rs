@@ -19,20 +19,15 @@ const DEPTH_MAX: usize = 16;
 
 /// Runs the tests; returns the exit status.
 pub fn test(arguments: &TestArguments) -> u8 {
-    let files = match test_files(&arguments.files) {
-        Ok(files) => files,
-        Err(error) => return Failure::plain(error).report(None, arguments.color),
-    };
+    tested(arguments).unwrap_or_else(|error| Failure::plain(error).report(None, arguments.color))
+}
+
+fn tested(arguments: &TestArguments) -> Result<u8> {
     let mut counts = Counts::default();
-    for path in &files {
-        if let Err(error) = test_file(path, arguments, &mut counts) {
-            return Failure::plain(error).report(None, arguments.color);
-        }
+    for path in test_files(&arguments.files)? {
+        test_file(&path, arguments, &mut counts)?;
     }
-    match counts.finish(arguments) {
-        Ok(status) => status,
-        Err(error) => Failure::plain(error).report(None, arguments.color),
-    }
+    counts.finish(arguments)
 }
 
 #[derive(Default)]

@@ -1,5 +1,16 @@
 //! Tables of text with aligned columns, for reports.
 
+/// A table with a heading for each column.
+pub fn table<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    is_text: impl Fn(usize) -> bool,
+) -> String {
+    let rows = rows.into_iter().map(Vec::from);
+    let all: Vec<_> = std::iter::once(head.map(str::to_owned).to_vec()).chain(rows).collect();
+    aligned(&all, is_text)
+}
+
 /// Lines with cells as wide as their column: text stands to the left, numbers to the right. The
 /// first row has a cell for each column; what has fewer is no row of the table, and widens nothing.
 pub fn aligned(rows: &[Vec<String>], is_text: impl Fn(usize) -> bool) -> String {

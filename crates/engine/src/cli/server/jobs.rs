@@ -1,5 +1,8 @@
 //! Commands about the jobs of a server.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use serde_json::{Value, json};
 use thalweg::monitoring::numbers::count;
 use thalweg_core::text::format_timestamp_millis;
@@ -10,30 +13,22 @@ use super::super::server_arguments::{
     LogsArguments, QueryArguments, ServerArguments, StartArguments, StatusArguments, StopArguments,
     StopWay, SubmitArguments, TokenArguments, TokenCommand, WhyArguments,
 };
-use super::super::text_table::aligned;
+use super::super::text_table::{aligned, table};
 use super::super::units;
-use super::{answer, encoded, print, print_lines, refuse, with_client};
+use super::{answer, ask, encoded, get, print, print_lines, refuse, with_client, with_parameters};
 
 /// `thalweg ls`
 pub fn list(arguments: &JobsArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let mut path = "/v1/jobs?limit=500".to_owned();
-        for (key, value) in [("state", &arguments.state), ("tag", &arguments.tag)] {
-            if let Some(value) = value {
-                path.push_str(&format!("&{key}={}", encoded(value)));
-            }
-        }
-        answer(&client.ask("GET", &path, None, false)?, arguments.server.json, jobs_table)
-    })
+    let wanted = [("state", arguments.state.clone()), ("tag", arguments.tag.clone())];
+    get(&arguments.server, &with_parameters("/v1/jobs?limit=500", wanted), jobs_table)
 }
 
 fn jobs_table(body: &Value) -> String {
     let head = ["job", "state", "in", "out", "late", "bad", "kept", "snapshot", "says"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for job in items(body) {
+    let row = |job: &Value| {
         let count = |name: &str| units::short_count(job[name].as_f64().unwrap_or(0.0));
         let kept = usize::try_from(job["state_bytes"].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
-        rows.push(vec![
+        [
             text(&job["name"]),
             text(&job["state"]),
             count("rows_in"),
@@ -43,9 +38,9 @@ fn jobs_table(body: &Value) -> String {
             units::bytes(kept),
             job["snapshot"].as_u64().map_or("–".to_owned(), |number| number.to_string()),
             says(job),
-        ]);
-    }
-    aligned(&rows, |column| matches!(column, 0 | 1 | 8))
+        ]
+    };
+    table(head, items(body).map(row), |column| matches!(column, 0 | 1 | 8))
 }
 
 /// What a job waits for, or why it failed.
@@ -83,22 +78,15 @@ pub(super) fn path(job: &str, rest: &str) -> String {
 
 /// `thalweg describe`
 pub fn describe(arguments: &JobArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let found = client.ask("GET", &path(&arguments.job, ""), None, false)?;
-        answer(&found, arguments.server.json, description)
-    })
+    get(&arguments.server, &path(&arguments.job, ""), description)
 }
 
 /// `thalweg why`
 pub fn why(arguments: &WhyArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let moment = arguments.at.map_or_else(String::new, |at_ms| format!("at={at_ms}&"));
-        let stage = arguments.stage.as_deref();
-        let stage = stage.map_or_else(String::new, |stage| format!("stage={}", encoded(stage)));
-        let why = path(&arguments.job, &format!("/why?{moment}{stage}"));
-        let found = client.ask("GET", &why, None, false)?;
-        answer(&found, arguments.server.json, |body| text(&body["text"]))
-    })
+    let moment = arguments.at.map(|at_ms| at_ms.to_string());
+    let wanted = [("at", moment), ("stage", arguments.stage.clone())];
+    let place = with_parameters(&path(&arguments.job, "/why"), wanted);
+    get(&arguments.server, &place, |body| text(&body["text"]))
 }
 
 fn description(job: &Value) -> String {
@@ -113,7 +101,7 @@ fn description(job: &Value) -> String {
     if says(job) != "–" {
         lines.push_str(&format!("{}\n", says(job)));
     }
-    for stage in job["outcome"]["at_stake"].as_array().into_iter().flatten() {
+    for stage in items_of(&job["outcome"]["at_stake"]) {
         lines.push_str(&format!(
             "at stake: the state of {} ({})\n",
             text(&stage["name"]),
@@ -127,9 +115,8 @@ fn description(job: &Value) -> String {
         time(&job["watermark_ms"])
     ));
     let head = ["stage", "role", "in", "out", "late", "bad", "keys", "queue", "watermark"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for stage in job["stages"].as_array().into_iter().flatten() {
-        rows.push(vec![
+    let row = |stage: &Value| {
+        [
             text(&stage["name"]),
             text(&stage["role"]),
             stage["rows_in"].to_string(),
@@ -139,33 +126,29 @@ fn description(job: &Value) -> String {
             stage["state_keys"].as_u64().map_or_else(String::new, |keys| keys.to_string()),
             stage["queued_bundles"].to_string(),
             time(&stage["watermark_ms"]),
-        ]);
-    }
-    lines + &aligned(&rows, |column| matches!(column, 0 | 1 | 7))
+        ]
+    };
+    lines + &table(head, items_of(&job["stages"]).map(row), |column| matches!(column, 0 | 1 | 7))
 }
 
 /// `thalweg pause`, `resume` and `restart`
 pub fn change(arguments: &JobArguments, what: &str) -> u8 {
-    with_client(&arguments.server, |client| {
-        let path = path(&arguments.job, &format!("/{what}"));
-        operation(client, &path, None, arguments.server.json)
-    })
+    operation(&arguments.server, &path(&arguments.job, &format!("/{what}")), None)
 }
 
 /// Asks for something that takes time, and waits for it.
-fn operation(
-    client: &thalweg_server::client::Client,
-    path: &str,
-    body: Option<&Value>,
-    is_json: bool,
-) -> Result<u8> {
-    operation_shown(client, (path, body), is_json, |operation| {
-        let (job, state) = (text(&operation["job"]), text(&operation["job_state"]));
-        match operation["state"].as_str() {
-            Some("done") => format!("{job}: {state}\n"),
-            _ => format!("{job}: still {state}\n"),
-        }
+fn operation(server: &ServerArguments, path: &str, body: Option<Value>) -> u8 {
+    with_client(server, |client| {
+        operation_shown(client, (path, body.as_ref()), server.json, job_state)
     })
+}
+
+fn job_state(operation: &Value) -> String {
+    let (job, state) = (text(&operation["job"]), text(&operation["job_state"]));
+    match operation["state"].as_str() {
+        Some("done") => format!("{job}: {state}\n"),
+        _ => format!("{job}: still {state}\n"),
+    }
 }
 
 /// The same, with what is shown of it unless it has failed.
@@ -204,21 +187,20 @@ pub fn start(arguments: &StartArguments) -> u8 {
         let body = json!({
             "from": from, "drop_state": arguments.drop_state, "overwrite": arguments.overwrite,
         });
-        operation(client, &path(&arguments.job, "/start"), Some(&body), arguments.server.json)
+        let place = path(&arguments.job, "/start");
+        operation_shown(client, (&place, Some(&body)), arguments.server.json, job_state)
     })
 }
 
 /// `thalweg stop`
 pub fn stop(arguments: &StopArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let how = match arguments.how {
-            StopWay::Snapshot => "snapshot",
-            StopWay::Drain => "drain",
-            StopWay::Cancel => "cancel",
-        };
-        let body = json!({ "how": how });
-        operation(client, &path(&arguments.job, "/stop"), Some(&body), arguments.server.json)
-    })
+    let how = match arguments.how {
+        StopWay::Snapshot => "snapshot",
+        StopWay::Drain => "drain",
+        StopWay::Cancel => "cancel",
+    };
+    let body = json!({ "how": how });
+    operation(&arguments.server, &path(&arguments.job, "/stop"), Some(body))
 }
 
 /// The statements of a job and what goes with them.
@@ -278,41 +260,41 @@ pub fn stop_with_snapshot(arguments: &ServerArguments, job: &str) -> Result<()> 
 
 /// `thalweg approve`
 pub fn approve(arguments: &ApproveArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let body = json!({ "what": arguments.stages });
-        operation(client, &path(&arguments.job, "/approve"), Some(&body), arguments.server.json)
-    })
+    let body = json!({ "what": arguments.stages });
+    operation(&arguments.server, &path(&arguments.job, "/approve"), Some(body))
 }
 
 /// `thalweg submit`
 pub fn submit(arguments: &SubmitArguments) -> u8 {
     with_client(&arguments.server, |client| {
         let file = &arguments.file;
-        let sql = std::fs::read_to_string(file)
-            .map_err(|error| Error::plan(format!("can't read {}: {error}", file.display())))?;
+        let mut body = statements_body(file, &arguments.params, &arguments.settings)?;
         let stem = file.file_stem().map(|stem| stem.to_string_lossy().to_lowercase());
         let name = arguments.name.clone().or(stem).unwrap_or_default();
-        let pairs = |pairs: &[(String, String)]| -> Value {
-            pairs
-                .iter()
-                .map(|(key, value)| (key.clone(), json!(value)))
-                .collect::<serde_json::Map<_, _>>()
-                .into()
-        };
-        let mut body = json!({
-            "sql": sql, "params": pairs(&arguments.params), "settings": pairs(&arguments.settings),
-            "limits": { "memory": arguments.memory_limit }, "tags": arguments.tags,
-        });
+        body["limits"] = json!({ "memory": arguments.memory_limit });
+        body["tags"] = json!(arguments.tags);
         if !arguments.draft {
             body["desired"] = json!("running");
         }
-        let mut place = path(&name, &format!("?dry_run={}", arguments.dry_run));
-        if arguments.drop_state {
-            place.push_str("&approve=drop-state");
-        }
+        let approved = arguments.drop_state.then(|| "drop-state".to_owned());
+        let wanted = [("dry_run", Some(arguments.dry_run.to_string())), ("approve", approved)];
+        let place = with_parameters(&path(&name, ""), wanted);
         let found = client.ask("PUT", &place, Some(&body), false)?;
         answer(&found, arguments.server.json, |put| submitted(put, arguments))
     })
+}
+
+/// Statements of a file with what goes with them, as a request has them.
+pub(super) fn statements_body(
+    file: &Path,
+    params: &[(String, String)],
+    settings: &[(String, String)],
+) -> Result<Value> {
+    let sql = std::fs::read_to_string(file)
+        .map_err(|error| Error::plan(format!("can't read {}: {error}", file.display())))?;
+    let object =
+        |pairs: &[(String, String)]| json!(pairs.iter().cloned().collect::<BTreeMap<_, _>>());
+    Ok(json!({ "sql": sql, "params": object(params), "settings": object(settings) }))
 }
 
 fn submitted(put: &Value, arguments: &SubmitArguments) -> String {
@@ -346,14 +328,13 @@ fn print_log(
     follows: bool,
     line: fn(&Value) -> String,
 ) -> u8 {
-    with_client(server, |client| {
-        let place = path(job, log);
-        if follows {
-            return print_lines(client, &format!("{place}?follow=true"), server.json, line);
-        }
-        let found = client.ask("GET", &place, None, false)?;
-        answer(&found, server.json, |body| items(body).map(line).collect())
-    })
+    let place = path(job, log);
+    match follows {
+        false => get(server, &place, |body| items(body).map(line).collect()),
+        true => with_client(server, |client| {
+            print_lines(client, &format!("{place}?follow=true"), server.json, line)
+        }),
+    }
 }
 
 fn log_line(line: &Value) -> String {
@@ -362,20 +343,16 @@ fn log_line(line: &Value) -> String {
 
 /// `thalweg late`
 pub fn late(arguments: &LateArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let mut place = path(&arguments.job, &format!("/late?limit={}", arguments.limit));
-        if let Some(stage) = &arguments.stage {
-            place.push_str(&format!("&stage={}", encoded(stage)));
-        }
-        let found = client.ask("GET", &place, None, false)?;
-        answer(&found, arguments.server.json, late_rows)
-    })
+    let limit = Some(arguments.limit.to_string());
+    let wanted = [("limit", limit), ("stage", arguments.stage.clone())];
+    let place = with_parameters(&path(&arguments.job, "/late"), wanted);
+    get(&arguments.server, &place, late_rows)
 }
 
 fn late_rows(body: &Value) -> String {
     let number = |value: &Value| count(value.as_u64().unwrap_or(0));
     let mut shown = String::new();
-    for stage in body["stages"].as_array().into_iter().flatten() {
+    for stage in items_of(&body["stages"]) {
         shown.push_str(&format!(
             "{}: {} ingested = {} accepted + {} late; {} of the accepted were late for some windows\n",
             text(&stage["stage"]),
@@ -397,21 +374,20 @@ fn late_rows(body: &Value) -> String {
         ));
     }
     let header = ["stage", "time", "watermark", "late by", "missed", "row"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for row in items(body) {
-        rows.push(vec![
+    let row = |row: &Value| {
+        [
             text(&row["stage"]),
             time(&row["time_ms"]),
             time(&row["watermark_ms"]),
             format!("{} s", row["late_ms"].as_i64().unwrap_or(0) as f64 / 1000.0),
             missed(row),
             row["row"].to_string(),
-        ]);
-    }
-    if rows.len() == 1 {
+        ]
+    };
+    if items(body).next().is_none() {
         return format!("{shown}no row was late in this run\n");
     }
-    shown + &aligned(&rows, |_| true)
+    shown + &table(header, items(body).map(row), |_| true)
 }
 
 /// The window that a late row was too late for.
@@ -425,30 +401,24 @@ fn missed(row: &Value) -> String {
 
 /// `thalweg dead`
 pub fn dead(arguments: &DeadArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        if let Some(ids) = &arguments.replay {
-            return replay(client, arguments, ids);
-        }
-        let mut place = path(&arguments.job, &format!("/dead-letters?limit={}", arguments.limit));
-        if let Some(table) = &arguments.table {
-            place.push_str(&format!("&table={}", encoded(table)));
-        }
-        if arguments.replayed {
-            place.push_str("&replayed=true");
-        }
-        let found = client.ask("GET", &place, None, false)?;
-        answer(&found, arguments.server.json, dead_letters)
-    })
+    if let Some(ids) = &arguments.replay {
+        return replay(arguments, ids);
+    }
+    let wanted = [
+        ("limit", Some(arguments.limit.to_string())),
+        ("table", arguments.table.clone()),
+        ("replayed", arguments.replayed.then(|| "true".to_owned())),
+    ];
+    let place = with_parameters(&path(&arguments.job, "/dead-letters"), wanted);
+    get(&arguments.server, &place, dead_letters)
 }
 
-fn replay(
-    client: &thalweg_server::client::Client,
-    arguments: &DeadArguments,
-    ids: &[String],
-) -> Result<u8> {
+fn replay(arguments: &DeadArguments, ids: &[String]) -> u8 {
     let body = json!({ "ids": ids, "table": arguments.table, "where": arguments.r#where });
     let place = path(&arguments.job, "/dead-letters/replay");
-    operation_shown(client, (&place, Some(&body)), arguments.server.json, replayed)
+    with_client(&arguments.server, |client| {
+        operation_shown(client, (&place, Some(&body)), arguments.server.json, replayed)
+    })
 }
 
 fn replayed(operation: &Value) -> String {
@@ -461,15 +431,14 @@ fn replayed(operation: &Value) -> String {
         "{} rows were read again; {} could not be read this time either\n",
         letters["rows"], letters["refused"]
     );
-    for reason in letters["reasons"].as_array().into_iter().flatten() {
+    for reason in items_of(&letters["reasons"]) {
         shown.push_str(&format!("{}: {}\n", text(&reason[0]), text(&reason[1])));
     }
     shown
 }
 
 fn dead_letters(body: &Value) -> String {
-    let mut rows = vec![["id", "place", "reason", "row"].map(str::to_owned).to_vec()];
-    for letter in items(body) {
+    let row = |letter: &Value| {
         let place = format!("{}:{}", text(&letter["file"]), letter["line"]);
         let reason = text(&letter["reason"]);
         let reason = match letter["replay"].as_str() {
@@ -478,17 +447,16 @@ fn dead_letters(body: &Value) -> String {
             Some("refused") => format!("read again in vain: {reason}"),
             _ => reason,
         };
-        // A line is a row.
         let raw = text(&letter["raw"]).replace(['\n', '\r', '\t'], " ");
-        rows.push(vec![text(&letter["id"]), place, reason, raw]);
-    }
-    let bad = body["bad_rows"].as_u64().unwrap_or(0);
-    let kept = body["kept"].as_array().map_or(0, Vec::len);
-    let note = match kept {
-        0 => "no table keeps them: 'bad-data' = 'dead-letter' and 'dead-letter.path' do\n",
-        _ => "",
+        [text(&letter["id"]), place, reason, raw]
     };
-    format!("{bad} rows of this run could not be read\n{note}{}", aligned(&rows, |_| true))
+    let letters = table(["id", "place", "reason", "row"], items(body).map(row), |_| true);
+    let bad = body["bad_rows"].as_u64().unwrap_or(0);
+    let note = match items_of(&body["kept"]).next() {
+        None => "no table keeps them: 'bad-data' = 'dead-letter' and 'dead-letter.path' do\n",
+        Some(_) => "",
+    };
+    format!("{bad} rows of this run could not be read\n{note}{letters}")
 }
 
 /// `thalweg events`
@@ -505,45 +473,35 @@ fn event_line(event: &Value) -> String {
 
 /// `thalweg status`
 pub fn status(arguments: &StatusArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        if arguments.ready {
-            let found = client.ask("GET", "/readyz", None, false)?;
-            print(&found.text)?;
-            return Ok(u8::from(found.status != 200));
-        }
-        let found = client.ask("GET", "/v1/version", None, false)?;
-        answer(&found, arguments.server.json, |body| {
+    if !arguments.ready {
+        return get(&arguments.server, "/v1/version", |body| {
             format!("thalweg {}, {} jobs\n", text(&body["version"]), body["jobs"])
-        })
+        });
+    }
+    with_client(&arguments.server, |client| {
+        let found = client.ask("GET", "/readyz", None, false)?;
+        print(&found.text)?;
+        Ok(u8::from(found.status != 200))
     })
 }
 
 /// `thalweg query`
 pub fn query(arguments: &QueryArguments) -> u8 {
-    with_client(&arguments.server, |client| {
-        let body = json!({
-            "sql": arguments.sql, "limit": arguments.limit, "timeout": arguments.timeout,
-        });
-        let found = client.ask("POST", "/v1/query", Some(&body), false)?;
-        answer(&found, arguments.server.json, |body| {
-            let columns: Vec<String> = body["columns"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|own| text(&own["name"]))
-                .collect();
-            let mut rows = vec![columns];
-            for row in body["rows"].as_array().into_iter().flatten() {
-                let cells = row.as_object().into_iter().flat_map(serde_json::Map::values);
-                rows.push(cells.map(text).collect());
-            }
-            let cut = if body["is_cut"] == true { "… there is more\n" } else { "" };
-            let as_of = match &body["as_of_ms"] {
-                serde_json::Value::Null => String::new(),
-                as_of => format!("as of {}\n", time(as_of)),
-            };
-            aligned(&rows, |_| true) + cut + &as_of
-        })
+    let body =
+        json!({ "sql": arguments.sql, "limit": arguments.limit, "timeout": arguments.timeout });
+    ask(&arguments.server, ("POST", "/v1/query", Some(&body)), |body| {
+        let columns = items_of(&body["columns"]).map(|own| text(&own["name"]));
+        let mut rows = vec![columns.collect::<Vec<_>>()];
+        for row in items_of(&body["rows"]) {
+            let cells = row.as_object().into_iter().flat_map(serde_json::Map::values);
+            rows.push(cells.map(text).collect());
+        }
+        let cut = if body["is_cut"] == true { "… there is more\n" } else { "" };
+        let as_of = match &body["as_of_ms"] {
+            serde_json::Value::Null => String::new(),
+            as_of => format!("as of {}\n", time(as_of)),
+        };
+        aligned(&rows, |_| true) + cut + &as_of
     })
 }
 
@@ -551,35 +509,28 @@ pub fn query(arguments: &QueryArguments) -> u8 {
 pub fn token(arguments: &TokenArguments) -> u8 {
     match &arguments.command {
         TokenCommand::Create { name, role, lifetime, jobs, server } => {
-            with_client(server, |client| {
-                let body =
-                    json!({ "name": name, "role": role, "lifetime": lifetime, "jobs": jobs });
-                let found = client.ask("POST", "/v1/tokens", Some(&body), false)?;
-                answer(&found, server.json, |body| format!("{}\n", text(&body["token"])))
+            let body = json!({ "name": name, "role": role, "lifetime": lifetime, "jobs": jobs });
+            ask(server, ("POST", "/v1/tokens", Some(&body)), |body| {
+                format!("{}\n", text(&body["token"]))
             })
         }
-        TokenCommand::Ls { server } => with_client(server, |client| {
-            let found = client.ask("GET", "/v1/tokens", None, false)?;
-            answer(&found, server.json, |body| {
-                let mut rows =
-                    vec![["name", "role", "made", "ends", "jobs"].map(str::to_owned).to_vec()];
-                for token in items(body) {
-                    rows.push(vec![
-                        text(&token["name"]),
-                        text(&token["role"]),
-                        time(&token["created_ms"]),
-                        time(&token["expires_ms"]),
-                        token["jobs"]
-                            .as_str()
-                            .map_or("all".to_owned(), |prefix| format!("{prefix}…")),
-                    ]);
-                }
-                aligned(&rows, |_| true)
-            })
-        }),
-        TokenCommand::Rm { name, server } => with_client(server, |client| {
+        TokenCommand::Ls { server } => get(server, "/v1/tokens", tokens_table),
+        TokenCommand::Rm { name, server } => {
             let place = format!("/v1/tokens/{}", encoded(name));
-            answer(&client.ask("DELETE", &place, None, false)?, server.json, |_| String::new())
-        }),
+            ask(server, ("DELETE", &place, None), |_| String::new())
+        }
     }
+}
+
+fn tokens_table(body: &Value) -> String {
+    let row = |token: &Value| {
+        [
+            text(&token["name"]),
+            text(&token["role"]),
+            time(&token["created_ms"]),
+            time(&token["expires_ms"]),
+            token["jobs"].as_str().map_or("all".to_owned(), |prefix| format!("{prefix}…")),
+        ]
+    };
+    table(["name", "role", "made", "ends", "jobs"], items(body).map(row), |_| true)
 }

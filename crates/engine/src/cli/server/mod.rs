@@ -82,6 +82,37 @@ fn with_client(arguments: &ServerArguments, body: impl FnOnce(&Client) -> Result
     done.unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
 }
 
+/// Asks a server for something, and prints what it answers; the exit status.
+fn ask(
+    arguments: &ServerArguments,
+    (method, path, body): (&str, &str, Option<&Value>),
+    show: impl FnOnce(&Value) -> String,
+) -> u8 {
+    with_client(arguments, |client| {
+        answer(&client.ask(method, path, body, false)?, arguments.json, show)
+    })
+}
+
+/// Prints what a server has at an address; the exit status.
+fn get(arguments: &ServerArguments, path: &str, show: impl FnOnce(&Value) -> String) -> u8 {
+    ask(arguments, ("GET", path, None), show)
+}
+
+/// An address with those parameters that are given.
+fn with_parameters<'a>(
+    path: &str,
+    parameters: impl IntoIterator<Item = (&'a str, Option<String>)>,
+) -> String {
+    let mut all = path.to_owned();
+    for (name, value) in parameters {
+        if let Some(value) = value {
+            let mark = if all.contains('?') { '&' } else { '?' };
+            all.push_str(&format!("{mark}{name}={}", encoded(&value)));
+        }
+    }
+    all
+}
+
 /// Prints an answer as JSON, or as `show` does; or why there is none. The exit status.
 fn answer(answer: &Answer, is_json: bool, show: impl FnOnce(&Value) -> String) -> Result<u8> {
     if let Some(problem) = answer.problem() {

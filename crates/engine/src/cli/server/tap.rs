@@ -8,7 +8,7 @@ use thalweg_core::text::{format_timestamp_millis, without_controls};
 
 use super::super::server_arguments::TapArguments;
 use super::jobs::path;
-use super::{WRONG, encoded, print_lines, refuse, with_client};
+use super::{WRONG, print_lines, refuse, with_client, with_parameters};
 
 /// `thalweg tap`
 pub fn tap(arguments: &TapArguments) -> u8 {
@@ -16,7 +16,7 @@ pub fn tap(arguments: &TapArguments) -> u8 {
         return record::record(arguments, file);
     }
     with_client(&arguments.server, |client| {
-        let place = path(&arguments.job, &format!("/tail?{}", question(arguments)));
+        let place = place(arguments);
         let mut shown = Shown::default();
         let is_json = arguments.server.json;
         let status = print_lines(client, &place, is_json, |message| shown.message(message))?;
@@ -32,19 +32,18 @@ pub fn tap(arguments: &TapArguments) -> u8 {
     })
 }
 
-fn question(arguments: &TapArguments) -> String {
-    let texts = [
-        ("table", &arguments.table),
-        ("stage", &arguments.stage),
-        ("sink", &arguments.sink),
-        ("into", &arguments.into),
-        ("where", &arguments.condition),
+/// The address of the rows that are meant.
+fn place(arguments: &TapArguments) -> String {
+    let wanted = [
+        ("table", arguments.table.clone()),
+        ("stage", arguments.stage.clone()),
+        ("sink", arguments.sink.clone()),
+        ("into", arguments.into.clone()),
+        ("where", arguments.condition.clone()),
+        ("limit", arguments.limit.map(|limit| limit.to_string())),
+        ("rate", arguments.rate.map(|rate| rate.to_string())),
     ];
-    let texts = texts.into_iter().filter_map(|(key, value)| Some((key, encoded(value.as_ref()?))));
-    let limit = arguments.limit.map(|limit| ("limit", limit.to_string()));
-    let rate = arguments.rate.map(|rate| ("rate", rate.to_string()));
-    let pairs = texts.chain(limit).chain(rate).map(|(key, value)| format!("{key}={value}"));
-    pairs.collect::<Vec<_>>().join("&")
+    with_parameters(&path(&arguments.job, "/tail"), wanted)
 }
 
 /// What was printed, as far as what comes depends on it.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use thalweg::monitoring::numbers::count;
-use thalweg_core::{Error, Result};
+use thalweg_core::Result;
 
 use super::super::server_arguments::TrialArguments;
-use super::super::text_table::aligned;
+use super::super::text_table::table;
 use super::super::units;
-use super::jobs::{items_of, path, state_lines, text};
+use super::jobs::{items_of, path, state_lines, statements_body, text};
 use super::{answer, refuse, with_client};
 
 /// How often is asked whether it has ended.
@@ -18,17 +18,10 @@ const ASK_EVERY: Duration = Duration::from_millis(300);
 /// `thalweg trial`
 pub fn trial(arguments: &TrialArguments) -> u8 {
     with_client(&arguments.server, |client| {
-        let file = &arguments.file;
-        let sql = std::fs::read_to_string(file)
-            .map_err(|error| Error::plan(format!("can't read {}: {error}", file.display())))?;
-        let pairs = |pairs: &[(String, String)]| -> Value {
-            let pairs = pairs.iter().map(|(key, value)| (key.clone(), json!(value)));
-            pairs.collect::<serde_json::Map<_, _>>().into()
-        };
-        let body = json!({
-            "sql": sql, "params": pairs(&arguments.params), "settings": pairs(&arguments.settings),
-            "seconds": arguments.seconds, "snapshot": arguments.from,
-        });
+        let (file, params) = (&arguments.file, &arguments.params);
+        let mut body = statements_body(file, params, &arguments.settings)?;
+        body["seconds"] = json!(arguments.seconds);
+        body["snapshot"] = json!(arguments.from);
         let asked = client.ask("POST", &path(&arguments.job, "/trials"), Some(&body), false)?;
         if let Some(problem) = asked.problem() {
             return refuse(&problem, arguments.server.json);
@@ -61,19 +54,13 @@ fn shown(trial: &Value) -> String {
         trial["snapshot"]
     );
     lines.push_str(&state_lines(&trial["diff"]));
-    let mut rows = vec![["input", "rows", "bad"].map(str::to_owned).to_vec()];
-    rows.extend(
-        items_of(&outcome["inputs"]).map(|input| {
-            vec![text(&input["table"]), number(&input["rows"]), number(&input["bad"])]
-        }),
-    );
-    lines.push_str(&aligned(&rows, |column| column == 0));
-    let mut rows = vec![["output", "rows"].map(str::to_owned).to_vec()];
-    rows.extend(
-        items_of(&outcome["outputs"])
-            .map(|output| vec![text(&output["table"]), number(&output["rows"])]),
-    );
-    lines.push_str(&aligned(&rows, |column| column == 0));
+    let input =
+        |input: &Value| [text(&input["table"]), number(&input["rows"]), number(&input["bad"])];
+    let inputs = items_of(&outcome["inputs"]).map(input);
+    lines.push_str(&table(["input", "rows", "bad"], inputs, |column| column == 0));
+    let output = |output: &Value| [text(&output["table"]), number(&output["rows"])];
+    let outputs = items_of(&outcome["outputs"]).map(output);
+    lines.push_str(&table(["output", "rows"], outputs, |column| column == 0));
     let bytes = |value: &Value| {
         units::bytes(usize::try_from(value.as_u64().unwrap_or(0)).unwrap_or(usize::MAX))
     };

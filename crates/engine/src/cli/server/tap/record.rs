@@ -17,7 +17,7 @@ use thalweg_server::client::Client;
 use super::super::super::server_arguments::TapArguments;
 use super::super::jobs::path;
 use super::super::{FAILED, print, print_lines, refuse, with_client};
-use super::question;
+use super::place;
 
 /// Rows that a test holds, unless the limit says otherwise: it is read by people.
 const ROWS: u64 = 20;
@@ -39,7 +39,7 @@ pub(super) fn record(arguments: &TapArguments, file: &Path) -> u8 {
             limit: Some(arguments.limit.unwrap_or(ROWS)),
             ..TapArguments::of(&arguments.job, arguments.rate, arguments.server.clone())
         };
-        let place = path(&arguments.job, &format!("/tail?{}", question(&wanted)));
+        let place = place(&wanted);
         let (clock, mut dropped, mut why) = (SystemClock::new(), 0, String::new());
         let status = print_lines(client, &place, false, |message| {
             note(&mut recording, message, clock.wall_ms());
