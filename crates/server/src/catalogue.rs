@@ -46,7 +46,7 @@ const LOG_BYTES_MAX: u64 = 4 << 20;
 pub const EVENTS: &str = "events.ndjson";
 
 /// What is wanted of a job, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobRecord {
     /// The version of this file.
     pub format: u32,
@@ -215,27 +215,8 @@ pub struct Catalogue {
 impl JobRecord {
     /// A job that was never asked to run.
     pub fn new(name: &str, now_ms: i64) -> JobRecord {
-        JobRecord {
-            format: FORMAT,
-            name: name.to_owned(),
-            desired: Desired::Stopped,
-            how: StopHow::default(),
-            generation: 0,
-            revision: 0,
-            from: StartFrom::default(),
-            lineage_before: None,
-            drops_state: false,
-            overwrites: false,
-            cuts_replaced: false,
-            outcome: None,
-            unproven_since_ms: None,
-            deaths: 0,
-            tags: Vec::new(),
-            is_file: false,
-            limits: Limits::default(),
-            created_ms: now_ms,
-            upgrade: None,
-        }
+        let name = name.to_owned();
+        JobRecord { format: FORMAT, name, created_ms: now_ms, ..JobRecord::default() }
     }
 
     /// What [`decide`](crate::lifecycle::decide) goes by.

@@ -24,7 +24,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What a person wants of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Desired {
@@ -33,6 +33,7 @@ pub enum Desired {
     /// Its sources are not asked.
     Paused,
     /// It does not run.
+    #[default]
     Stopped,
 }
 

@@ -53,10 +53,9 @@ pub struct JobBody {
 
 /// How a job is changed.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct PutQuery {
     /// Only says what would happen.
-    #[serde(default)]
     pub dry_run: bool,
     /// What may be lost: `drop-state`.
     pub approve: Option<String>,

@@ -26,9 +26,10 @@ use crate::problem::{Outcome, Problem};
 const FETCH_WAIT: Duration = Duration::from_millis(100);
 
 /// How far an operation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     /// Its statement is planned or starts.
+    #[default]
     Running,
     /// Its result can be fetched.
     Finished,
@@ -78,6 +79,7 @@ impl Answer {
     }
 }
 
+#[derive(Default)]
 struct Progress {
     status: Status,
     answer: Option<Answer>,
@@ -91,6 +93,7 @@ struct Progress {
 }
 
 /// A statement that was sent.
+#[derive(Default)]
 pub struct Operation {
     /// Its name.
     pub handle: String,
@@ -114,21 +117,7 @@ pub enum Page {
 impl Operation {
     /// One that begins.
     pub fn new(handle: String) -> Operation {
-        let progress = Progress {
-            status: Status::Running,
-            answer: None,
-            problem: None,
-            next: 0,
-            last: Vec::new(),
-            control: None,
-            cancellers: Vec::new(),
-        };
-        Operation {
-            handle,
-            progress: Mutex::new(progress),
-            news: Notify::new(),
-            fetching: tokio::sync::Mutex::new(()),
-        }
+        Operation { handle, ..Operation::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
