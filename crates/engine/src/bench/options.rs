@@ -4,14 +4,15 @@ use std::fmt;
 
 use thalweg_core::OrderContract;
 
-/// Which events there are.
+/// Which events there are. The command line says what stands here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Preset {
-    /// Our own, as Flink's suite has them.
+    /// Ours, as Flink's suite has them
     Nexmark,
-    /// Apache Beam's.
+    /// Apache Beam's
     Beam,
-    /// Those with which other engines were measured; with queries of its own.
+    /// Those with which other engines were measured, with queries of its own
     Peer,
 }
 

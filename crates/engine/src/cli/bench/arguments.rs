@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use thalweg::OrderContract;
-use thalweg::bench;
+use thalweg::bench::Preset;
 
 /// `thalweg bench`
 #[derive(Args, Debug)]
@@ -72,25 +72,4 @@ pub struct NexmarkArguments {
     /// the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-}
-
-/// Which events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Preset {
-    /// Ours, as Flink's suite has them
-    Nexmark,
-    /// Apache Beam's
-    Beam,
-    /// Those with which other engines were measured, with queries of its own
-    Peer,
-}
-
-impl From<Preset> for bench::Preset {
-    fn from(preset: Preset) -> Self {
-        match preset {
-            Preset::Nexmark => bench::Preset::Nexmark,
-            Preset::Beam => bench::Preset::Beam,
-            Preset::Peer => bench::Preset::Peer,
-        }
-    }
 }

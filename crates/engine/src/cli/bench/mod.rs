@@ -37,7 +37,7 @@ pub fn bench(arguments: &BenchArguments) -> u8 {
 fn nexmark(arguments: &NexmarkArguments) -> Result<(), Failure> {
     let options = BenchOptions {
         events: arguments.events,
-        preset: arguments.preset.into(),
+        preset: arguments.preset,
         rate: arguments.rate,
         workers: arguments.workers.map(usize::from),
         order: arguments.order,
