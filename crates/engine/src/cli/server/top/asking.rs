@@ -67,14 +67,9 @@ fn ask_on(client: &Client, wanted: &Receiver<Ask>, news: &Sender<News>, every: D
 }
 
 fn jobs(client: &Client) -> News {
-    match client.ask("GET", &jobs_path(), None, false) {
-        Ok(found) if found.status == 200 => match super::parsed(&found.text) {
-            Ok(list) => News::Jobs(list),
-            Err(error) => News::Lost(error.to_string()),
-        },
-        Ok(refused) => News::Lost(reason(&refused)),
-        Err(error) => News::Lost(error.to_string()),
-    }
+    let list = asked(client, ("GET", &jobs_path(), None))
+        .and_then(|found| super::parsed(&found.text).map_err(|error| error.to_string()));
+    list.map_or_else(News::Lost, News::Jobs)
 }
 
 fn stages(client: &Client, job: &str) -> News {
@@ -84,27 +79,25 @@ fn stages(client: &Client, job: &str) -> News {
 }
 
 fn why(client: &Client, job: &str) -> News {
-    match client.ask("GET", &path(job, "/why"), None, false) {
-        Ok(found) if found.status == 200 => {
-            News::Text(found.body["text"].as_str().unwrap_or_default().to_owned())
-        }
-        Ok(refused) => News::Text(reason(&refused)),
-        Err(error) => News::Text(error.to_string()),
-    }
+    let text = asked(client, ("GET", &path(job, "/why"), None))
+        .map(|found| found.body["text"].as_str().unwrap_or_default().to_owned());
+    News::Text(text.unwrap_or_else(|reason| reason))
 }
 
 fn request(client: &Client, job: &str, what: &str, body: Option<&Value>) -> News {
-    match client.ask("POST", &path(job, what), body, false) {
-        Ok(found) if found.status < 300 => {
-            let word = if what == "/stop" { "stops with a snapshot" } else { "takes a snapshot" };
-            News::Message(format!("{job} {word}"))
-        }
-        Ok(refused) => News::Message(reason(&refused)),
-        Err(error) => News::Message(error.to_string()),
-    }
+    let word = if what == "/stop" { "stops with a snapshot" } else { "takes a snapshot" };
+    let done = asked(client, ("POST", &path(job, what), body)).map(|_| format!("{job} {word}"));
+    News::Message(done.unwrap_or_else(|reason| reason))
 }
 
-/// What a server says that refuses.
-fn reason(refused: &Answer) -> String {
-    refused.problem().map_or_else(String::new, |problem| problem.detail)
+/// What a server answers; else why there is no answer, or what it says that refuses.
+fn asked(
+    client: &Client,
+    (method, path, body): (&str, &str, Option<&Value>),
+) -> Result<Answer, String> {
+    let found = client.ask(method, path, body, false).map_err(|error| error.to_string())?;
+    match found.problem() {
+        None => Ok(found),
+        Some(problem) => Err(problem.detail),
+    }
 }
