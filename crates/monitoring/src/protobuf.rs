@@ -117,16 +117,6 @@ impl Message {
         values.for_each(|value| write_varint(&mut bytes, value));
         self.bytes(field, &bytes)
     }
-
-    /// A repeated field of type `fixed64` or `double` (by its bits), packed.
-    pub fn packed_fixed64(
-        &mut self,
-        field: u32,
-        values: impl Iterator<Item = u64>,
-    ) -> &mut Message {
-        let bytes: Vec<u8> = values.flat_map(u64::to_le_bytes).collect();
-        self.bytes(field, &bytes)
-    }
 }
 
 /// Numbers near zero, of either sign, become small ones.
