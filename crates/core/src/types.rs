@@ -257,9 +257,8 @@ impl ColumnType {
     }
     /// The same type with the given nullability.
     #[must_use]
-    pub fn with_nullable(mut self, nullable: bool) -> Self {
-        self.nullable = nullable;
-        self
+    pub fn with_nullable(self, nullable: bool) -> Self {
+        Self { nullable, ..self }
     }
 }
 

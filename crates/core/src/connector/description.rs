@@ -375,37 +375,32 @@ impl OptionDescription {
 
     /// That must be set.
     #[must_use]
-    pub const fn required(mut self) -> Self {
-        self.default = OptionDefault::Required;
-        self
+    pub const fn required(self) -> Self {
+        Self { default: OptionDefault::Required, ..self }
     }
 
     /// With this value where it is not set.
     #[must_use]
-    pub const fn or(mut self, value: &'static str) -> Self {
-        self.default = OptionDefault::Value(value);
-        self
+    pub const fn or(self, value: &'static str) -> Self {
+        Self { default: OptionDefault::Value(value), ..self }
     }
 
     /// With a default that is described here.
     #[must_use]
-    pub const fn or_else(mut self, described: &'static str) -> Self {
-        self.default = OptionDefault::Other(described);
-        self
+    pub const fn or_else(self, described: &'static str) -> Self {
+        Self { default: OptionDefault::Other(described), ..self }
     }
 
     /// For reading alone.
     #[must_use]
-    pub const fn of_source(mut self) -> Self {
-        self.used_by = UsedBy::Source;
-        self
+    pub const fn of_source(self) -> Self {
+        Self { used_by: UsedBy::Source, ..self }
     }
 
     /// For writing alone.
     #[must_use]
-    pub const fn of_sink(mut self) -> Self {
-        self.used_by = UsedBy::Sink;
-        self
+    pub const fn of_sink(self) -> Self {
+        Self { used_by: UsedBy::Sink, ..self }
     }
 
     /// A change of which makes positions and transactions in snapshots those of another table.
@@ -417,23 +412,20 @@ impl OptionDescription {
 
     /// As in Flink.
     #[must_use]
-    pub const fn as_in_flink(mut self) -> Self {
-        self.flink = FlinkOption::Same;
-        self
+    pub const fn as_in_flink(self) -> Self {
+        Self { flink: FlinkOption::Same, ..self }
     }
 
     /// Not in Flink, which does something else instead.
     #[must_use]
-    pub const fn but_flink(mut self, instead: &'static str) -> Self {
-        self.flink = FlinkOption::Ours(instead);
-        self
+    pub const fn but_flink(self, instead: &'static str) -> Self {
+        Self { flink: FlinkOption::Ours(instead), ..self }
     }
 
     /// As in Flink but for one value.
     #[must_use]
-    pub const fn as_in_flink_but(mut self, value: &'static str, instead: &'static str) -> Self {
-        self.flink = FlinkOption::OursIf(value, instead);
-        self
+    pub const fn as_in_flink_but(self, value: &'static str, instead: &'static str) -> Self {
+        Self { flink: FlinkOption::OursIf(value, instead), ..self }
     }
 
     /// True if an option of a table is this one.

@@ -167,9 +167,8 @@ impl Connectors {
     /// Names connectors that this program could have been built with, each with the feature that
     /// it takes. An error about a missing connector says so.
     #[must_use]
-    pub fn left_out(mut self, names: &'static [(&'static str, &'static str)]) -> Self {
-        self.left_out = names;
-        self
+    pub fn left_out(self, names: &'static [(&'static str, &'static str)]) -> Self {
+        Self { left_out: names, ..self }
     }
 
     /// Adds a connector, in place of any of the same name.

@@ -48,9 +48,8 @@ impl FinalResult {
 
     /// Shows the rows here as well, while they change.
     #[must_use]
-    pub fn with_view(mut self, view: Option<LiveView>) -> Self {
-        self.view = view;
-        self
+    pub fn with_view(self, view: Option<LiveView>) -> Self {
+        Self { view, ..self }
     }
 
     fn draw(&mut self) -> Result<()> {

@@ -45,9 +45,8 @@ impl CountWindowedStream {
     /// Names the windows: under this name they are found again in snapshots, where others of the
     /// pipeline compute the same.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
-        self
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
     }
 
     /// Counts the rows of each key apart.

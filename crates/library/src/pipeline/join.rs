@@ -113,25 +113,22 @@ impl StreamJoin {
     /// What must hold of a pair besides, over the columns of the left side, then those of the right
     /// side.
     #[must_use]
-    pub fn condition(mut self, condition: Expr) -> Self {
-        self.condition = Some(condition);
-        self
+    pub fn condition(self, condition: Expr) -> Self {
+        Self { condition: Some(condition), ..self }
     }
 
     /// Names the join: under this name its state is found again in snapshots, where another of the
     /// pipeline computes the same.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
-        self
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
     }
 
     /// Lets an [unbounded](Self::unbounded) join forget rows that came so long ago, by the wall
     /// clock.
     #[must_use]
-    pub fn state_ttl_ms(mut self, ttl_ms: i64) -> Self {
-        self.state_ttl_ms = Some(ttl_ms);
-        self
+    pub fn state_ttl_ms(self, ttl_ms: i64) -> Self {
+        Self { state_ttl_ms: Some(ttl_ms), ..self }
     }
 
     /// Each row meets all rows of the other side, whenever they come. Rows without a partner leave

@@ -76,15 +76,13 @@ pub fn last_value(column: &str) -> Aggregate {
 impl Aggregate {
     /// Names the result column.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
-        self
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
     }
     /// Takes only rows for which this BOOLEAN column is true.
     #[must_use]
-    pub fn filter(mut self, column: &str) -> Self {
-        self.filter = Some(column.to_owned());
-        self
+    pub fn filter(self, column: &str) -> Self {
+        Self { filter: Some(column.to_owned()), ..self }
     }
 
     /// The columns that it reads.
@@ -166,17 +164,15 @@ impl WindowedStream {
     /// Names the windows: under this name they are found again in snapshots, where others of the
     /// pipeline compute the same.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
-        self
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
     }
 
     /// What becomes of late rows. With [`Late::Emit`] take them from
     /// [`KeyedWindows::aggregate_with_late`].
     #[must_use]
-    pub fn late(mut self, late: Late) -> Self {
-        self.late = late;
-        self
+    pub fn late(self, late: Late) -> Self {
+        Self { late, ..self }
     }
 
     /// Groups the rows of each window by these columns.

@@ -84,34 +84,30 @@ impl<P: Processor> Vertex<P> {
     /// unless set. A job makes no more than its
     /// [`partitions_max`](crate::RunOptions::partitions_max).
     #[must_use]
-    pub fn partitions(mut self, partitions: usize) -> Self {
-        self.partitions = Some(partitions.clamp(1, 256));
-        self
+    pub fn partitions(self, partitions: usize) -> Self {
+        Self { partitions: Some(partitions.clamp(1, 256)), ..self }
     }
 
     /// Watermarks matter at multiples of this many milliseconds, and timers of event time fire
     /// there; 1 unless set. A coarser grid lets more items be processed at once. `None`: only the
     /// end matters.
     #[must_use]
-    pub fn watermark_grid_ms(mut self, grid_ms: Option<i64>) -> Self {
-        self.grid_ms = grid_ms;
-        self
+    pub fn watermark_grid_ms(self, grid_ms: Option<i64>) -> Self {
+        Self { grid_ms, ..self }
     }
 
     /// Its processors set timers of processing time or ask for the time of the clock. In the
     /// ordered contracts it is refused then, unless
     /// [`allow_nondeterministic_order`](crate::RunOptions::allow_nondeterministic_order) admits it.
     #[must_use]
-    pub fn uses_processing_time(mut self) -> Self {
-        self.uses_processing_time = true;
-        self
+    pub fn uses_processing_time(self) -> Self {
+        Self { uses_processing_time: true, ..self }
     }
 
     /// How many items an outbox takes in one call of the engine: smaller ones are sent on earlier.
     #[must_use]
-    pub fn outbox_items(mut self, items: usize) -> Self {
-        self.outbox_items = items.max(1);
-        self
+    pub fn outbox_items(self, items: usize) -> Self {
+        Self { outbox_items: items.max(1), ..self }
     }
 
     /// Puts the vertex into the pipeline, with this many output ports.
