@@ -13,7 +13,7 @@ const RATES_OVER_MS: i64 = 900;
 
 /// What is known of one run of a job. Whoever looks after the job calls [`Watch::look`] once a
 /// second; more often does no harm.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watch {
     job: String,
     layout: JobLayout,
@@ -36,17 +36,7 @@ impl Watch {
 
     /// The same, from what does not change about it.
     pub fn with_layout(job: impl Into<String>, layout: JobLayout) -> Watch {
-        Watch {
-            job: job.into(),
-            layout,
-            before: None,
-            newest: None,
-            history: History::new(),
-            latencies: EarlierLatencies::default(),
-            conditions: Conditions::new(),
-            found: Vec::new(),
-            earlier: None,
-        }
+        Watch { job: job.into(), layout, ..Watch::default() }
     }
 
     /// With the last reading of the run before: a watermark that stands where it stood then has

@@ -348,7 +348,7 @@ pub struct CutSnapshot {
 }
 
 /// What does not change about a job while it runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct JobLayout {
     /// How many workers do its work.
     pub workers: usize,

@@ -39,6 +39,7 @@ pub struct Job {
 }
 
 /// What is known of a job, under its lock.
+#[derive(Default)]
 pub struct JobState {
     /// What is wanted. Changed by [`JobState::change`] only.
     pub record: JobRecord,
@@ -79,18 +80,7 @@ impl Job {
             (None, Desired::Stopped) => State::Stopped,
         };
         let name = record.name.clone();
-        let state = JobState {
-            record,
-            run: None,
-            thread: None,
-            shown,
-            since_ms: now_ms,
-            last_metrics: None,
-            is_touched: false,
-            is_asked_here: false,
-            history: Recorder::default(),
-            is_gone: false,
-        };
+        let state = JobState { record, shown, since_ms: now_ms, ..JobState::default() };
         let (taps, tap_rows) = (AtomicUsize::new(0), AtomicU64::new(0));
         let (logs, state) = (Arc::new(logs), Mutex::new(state));
         let (live, inlets) = (Arc::default(), RowInlets::default());

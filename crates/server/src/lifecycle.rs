@@ -67,11 +67,12 @@ pub enum EndKind {
 }
 
 /// What a job is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Saved, never asked to run.
+    #[default]
     Draft,
     /// Waits for its turn or is planned.
     Planning,

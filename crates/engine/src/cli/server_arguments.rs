@@ -88,9 +88,10 @@ pub struct TopArguments {
 }
 
 /// What jobs are sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TopSort {
     /// Those that need a person first
+    #[default]
     Trouble,
     /// By name
     Name,

@@ -149,6 +149,7 @@ struct Cutting {
 
 /// How elements get to the partitions of an operator. Behind a lock that is held to post items, not
 /// to do them.
+#[derive(Default)]
 struct Dispatch {
     pending: VecDeque<Routed>,
     /// The serial of the next element within this stage.
@@ -205,7 +206,7 @@ impl OrderedFlow {
                 merge: merge.map(|merge| (InTurn::new(), Mutex::new(merge))),
                 work: Worklist::new(),
                 routed: Exit::new(reorder, UNDER_WAY_MAX, 0),
-                dispatch: Mutex::new(Dispatch::new()),
+                dispatch: Mutex::default(),
                 exit: Exit::new(reorder, UNDER_WAY_MAX, 0),
                 sources: fed_by[place].iter().filter(|&&fed| fed).count(),
             }
@@ -273,18 +274,4 @@ fn replaying(graph: &Graph, replay: Replay) -> Replaying {
     let stages = graph.stages.iter().enumerate();
     let sources = stages.filter(|(_, stage)| is_source(&stage.kind));
     Replaying::new(replay, sources.map(|(place, stage)| (place, stage.name.clone())))
-}
-
-impl Dispatch {
-    fn new() -> Self {
-        Dispatch {
-            pending: VecDeque::new(),
-            next: 0,
-            watermark: Watermark::MIN,
-            passed: Watermark::MIN,
-            barriers: BarrierQueue::default(),
-            posted: Vec::new(),
-            is_at_cut: false,
-        }
-    }
 }

@@ -8,6 +8,7 @@ use thalweg_core::{Error, Result, Watermark};
 use super::rows::{Pair, SortedRows};
 
 /// What waits, in the order in which it came.
+#[derive(Default)]
 pub(super) struct Input {
     number: usize,
     pub items: VecDeque<Item>,
@@ -32,15 +33,7 @@ pub(super) enum Item {
 
 impl Input {
     pub(super) fn new(number: usize) -> Self {
-        Input {
-            number,
-            items: VecDeque::new(),
-            frontier_ms: i64::MIN,
-            has_ended: false,
-            is_idle: false,
-            last_ms: None,
-            positions: 0,
-        }
+        Input { number, frontier_ms: i64::MIN, ..Input::default() }
     }
 
     /// Adds rows, after a look at their order.

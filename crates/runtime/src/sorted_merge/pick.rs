@@ -25,6 +25,7 @@ const RUN_ROWS_WHOLE: usize = 2048;
 const NOTHING: Pair = (i64::MAX, usize::MAX);
 
 /// Picks rows.
+#[derive(Default)]
 pub(super) struct Picker {
     /// The batches with picked rows: input and item.
     pub slots: Vec<(usize, usize)>,
@@ -43,16 +44,8 @@ pub(super) struct Picker {
 
 impl Picker {
     pub(super) fn new(inputs: usize) -> Self {
-        Picker {
-            slots: Vec::new(),
-            spans: Vec::new(),
-            rows: 0,
-            tournament: Tournament::default(),
-            order_times: None,
-            cursors: vec![(0, 0); inputs],
-            heads: vec![None; inputs],
-            interleaved: false,
-        }
+        let (cursors, heads) = (vec![(0, 0); inputs], vec![None; inputs]);
+        Picker { cursors, heads, ..Picker::default() }
     }
 
     /// Picks at most `rows_max` rows, and none if none is ready.

@@ -301,7 +301,7 @@ pub async fn activate(
 }
 
 /// A snapshot of a job.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SnapshotView {
     /// Its number.
@@ -340,15 +340,8 @@ pub(crate) fn snapshot_views(summaries: &[SnapshotSummary]) -> Vec<SnapshotView>
 }
 
 fn snapshot_view(summary: &SnapshotSummary) -> SnapshotView {
-    let mut view = SnapshotView {
-        number: summary.number(),
-        state: "unfinished".to_owned(),
-        taken_ms: None,
-        kind: None,
-        bytes: None,
-        own_bytes: None,
-        is_complete: false,
-    };
+    let (number, state) = (summary.number(), "unfinished".to_owned());
+    let mut view = SnapshotView { number, state, ..SnapshotView::default() };
     match summary {
         SnapshotSummary::Finished(header) => {
             view.state = "finished".to_owned();

@@ -46,7 +46,7 @@ pub struct StatementsBody {
 }
 
 /// Whether statements are right.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ValidateAnswer {
     /// They can be planned.
@@ -151,14 +151,7 @@ pub async fn validate(
 }
 
 fn validated(server: &Server, body: &StatementsBody) -> Outcome<ValidateAnswer> {
-    let mut answer = ValidateAnswer {
-        is_valid: false,
-        statements: 0,
-        diagnostics: Vec::new(),
-        jobs: Vec::new(),
-        flink_refusals: Vec::new(),
-        connections: Vec::new(),
-    };
+    let mut answer = ValidateAnswer::default();
     let text = match text_of(&body.sql, &body.params) {
         Ok(text) => text,
         Err(problem) if problem.status == 422 => {

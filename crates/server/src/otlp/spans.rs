@@ -31,7 +31,7 @@ impl Trace {
 }
 
 /// Something that has taken time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     pub trace: [u8; 16],
     pub id: [u8; 8],
@@ -58,13 +58,10 @@ impl Span {
         Span {
             trace: trace.id,
             id: trace.root,
-            parent: None,
             name: name.into(),
-            is_server: false,
             begin_ns,
             end_ns: end_ns.max(begin_ns),
-            attributes: Vec::new(),
-            error: None,
+            ..Span::default()
         }
     }
 

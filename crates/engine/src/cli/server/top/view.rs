@@ -87,6 +87,7 @@ pub enum Mode {
 }
 
 /// What is known of a server, and what a person looks at.
+#[derive(Default)]
 pub struct View {
     list: JobList,
     /// What keys mean.
@@ -127,16 +128,7 @@ SNAPSHOT          the number of the newest, and its age
 impl View {
     /// Nothing is known yet.
     pub fn new(sort: TopSort, filter: String) -> View {
-        View {
-            list: JobList::default(),
-            mode: Mode::Jobs,
-            filter,
-            sort,
-            selected: None,
-            opened: None,
-            message: String::new(),
-            lost: None,
-        }
+        View { filter, sort, ..View::default() }
     }
 
     /// The server.
