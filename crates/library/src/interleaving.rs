@@ -31,6 +31,7 @@ use std::sync::{Arc, Mutex};
 
 use thalweg_connectors::filesystem::claim::Claim;
 use thalweg_connectors::filesystem::paths::canonical_file;
+use thalweg_core::quoting::quoted_list;
 use thalweg_core::{Error, Result};
 use thalweg_runtime::interleaving::{RecordSteps, Replay, Step, StepRecorder};
 
@@ -70,17 +71,13 @@ impl Interleaving {
             return Err(Error::plan(format!(
                 "the recording is of another job: '{}' with the inputs {}, and this is '{job}' with {}",
                 self.job,
-                listed(&self.inputs),
-                listed(inputs)
+                quoted_list(&self.inputs),
+                quoted_list(inputs)
             ))
             .hint("replay the statements that the run was recorded with"));
         }
         Ok(Replay { steps: self.steps.clone().into(), is_complete: self.is_complete })
     }
-}
-
-fn listed(names: &[String]) -> String {
-    names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }
 
 /// The sections of a text; else the line and what is wrong with it.

@@ -9,8 +9,8 @@ use thalweg_core::Result;
 use thalweg_core::inlets::RowInlets;
 use thalweg_core::live::LiveTables;
 use thalweg_monitoring::Watch;
-use thalweg_runtime::MetricsSnapshot;
 use thalweg_runtime::metrics::StageRole;
+use thalweg_runtime::{JobControl, MetricsSnapshot};
 
 use crate::catalogue::{Catalogue, JobRecord, Limits, OutcomeRecord};
 use crate::history::Recorder;
@@ -90,6 +90,22 @@ impl Job {
     /// Its state. Held for as long as a file is written, and never for longer.
     pub fn lock(&self) -> MutexGuard<'_, JobState> {
         self.state.lock().expect("no panic under this lock")
+    }
+
+    /// The run that there is.
+    pub fn run(&self) -> Option<Arc<Run>> {
+        self.lock().run.clone()
+    }
+
+    /// What is made of the readings of its run, once there are any.
+    pub fn watched<T>(&self, of: impl FnOnce(&Watch) -> Option<T>) -> Option<T> {
+        self.run()?.watched(of).flatten()
+    }
+
+    /// Its run, with what steers it while it runs.
+    pub fn control(&self) -> Option<(Arc<Run>, JobControl)> {
+        let run = self.run()?;
+        run.control().map(|control| (run, control))
     }
 }
 

@@ -4,6 +4,7 @@
 //! statement does, with a number behind it from the second one on. So a script can name a job that
 //! has not begun when it is written, and a mistake shows when the script is planned.
 
+use thalweg_core::quoting::quoted_list;
 use thalweg_core::{Error, Result};
 use thalweg_plan::ast::{JobCommand, Name};
 
@@ -28,10 +29,10 @@ pub(super) fn check_command(command: &JobCommand, jobs: &[(String, bool)]) -> Re
 /// The error for a job that the script does not have.
 pub(super) fn no_job<'n>(id: &Name, names: impl Iterator<Item = &'n str>) -> Error {
     let error = Error::plan(format!("the script has no job '{}' before this", id.text));
-    let names: Vec<String> = names.map(|name| format!("'{name}'")).collect();
+    let names = quoted_list(names);
     let error = match names.is_empty() {
         true => error.hint("INSERTs are jobs; 'pipeline.name' names the next one"),
-        false => error.hint(format!("a job's id is its name; there are {}", names.join(", "))),
+        false => error.hint(format!("a job's id is its name; there are {names}")),
     };
     error.at(id.span)
 }

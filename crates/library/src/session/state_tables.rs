@@ -22,6 +22,7 @@ use thalweg_core::connector::{
     AcceptedChanges, Boundedness, Capabilities, Connector, ConnectorDescription, STATE_CONNECTOR,
     SourceCapability, StateTable, StateTableRequest, TableRequest, Waker,
 };
+use thalweg_core::quoting::quoted_list;
 use thalweg_core::snapshot::StageState;
 use thalweg_core::{Column, DataType, Error, Result, Source, SourcePoll, TableSchema};
 use thalweg_state::{SnapshotDetails, SnapshotStore, TableSummary};
@@ -125,7 +126,7 @@ fn locate(request: &StateTableRequest) -> Result<JobPlace> {
         [] => Err(no_snapshots(request)),
         [job] => Ok(JobPlace { location, job: job.clone(), number: None }),
         jobs => Err(Error::plan(format!("'{written}' holds snapshots of several jobs"))
-            .hint(format!("name the folder of one of {}: '{written}/JOB'", listed(jobs)))),
+            .hint(format!("name the folder of one of {}: '{written}/JOB'", quoted_list(jobs)))),
     }
 }
 
@@ -154,7 +155,9 @@ fn no_snapshots(request: &StateTableRequest) -> Error {
         true => {
             error.hint(format!("there are none in '{location}' either: a job has to run first"))
         }
-        false => error.hint(format!("jobs with snapshots in '{location}' are {}", listed(&jobs))),
+        false => {
+            error.hint(format!("jobs with snapshots in '{location}' are {}", quoted_list(&jobs)))
+        }
     }
 }
 
@@ -230,17 +233,13 @@ fn find_table<'a>(
             tables.retain(|(name, _)| name == wanted);
             tables.pop().ok_or_else(|| {
                 Error::plan(format!("operator '{id}' has no table '{wanted}'"))
-                    .hint(format!("it has {}", listed(&names)))
+                    .hint(format!("it has {}", quoted_list(&names)))
             })
         }
         None if tables.len() > 1 => Err(Error::plan(format!("operator '{id}' has several tables"))
-            .hint(format!("name one of {} after the operator", listed(&names)))),
+            .hint(format!("name one of {} after the operator", quoted_list(&names)))),
         None => tables.pop().ok_or_else(|| Error::internal("a stage with state has tables")),
     }
-}
-
-fn listed(names: &[String]) -> String {
-    names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }
 
 /// A column as a manifest describes it: its name, then its type. Both may hold spaces.

@@ -49,12 +49,9 @@ pub async fn graph(request: JobRequest, asked: Query<MomentQuery>) -> Outcome<Js
 
 fn graph_view(server: &Server, name: &str, at_ms: Option<i64>) -> Outcome<GraphView> {
     let job = server.job(name)?;
-    let run = job.lock().run.clone();
-    let of_run = run.and_then(|run| {
-        run.watched(|watch| {
-            let reading = watch.newest().cloned();
-            (reading, watch.conditions().to_vec(), watch.history().span_ms())
-        })
+    let of_run = job.watched(|watch| {
+        let reading = watch.newest().cloned();
+        Some((reading, watch.conditions().to_vec(), watch.history().span_ms()))
     });
     let (newest, conditions, span) = of_run.unwrap_or_default();
     let reading = match at_ms {
@@ -74,9 +71,7 @@ fn graph_view(server: &Server, name: &str, at_ms: Option<i64>) -> Outcome<GraphV
 /// What is made of the readings of a job that runs.
 fn watched<T>(server: &Server, name: &str, of: impl FnOnce(&Watch) -> Option<T>) -> Outcome<T> {
     let job = server.job(name)?;
-    let run = job.lock().run.clone();
-    let found = run.and_then(|run| run.watched(of));
-    found.flatten().ok_or_else(|| not_running(&job))
+    job.watched(of).ok_or_else(|| not_running(&job))
 }
 
 /// The numbers of stages over time.

@@ -1,6 +1,7 @@
 //! `GET /v1/jobs/JOB/late`: the last rows of a running job that came too late, also where late rows
 //! are only counted.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
@@ -15,6 +16,7 @@ use thalweg_runtime::{JobControl, LateAt};
 
 use super::arrow::{arrow_answer, wants_arrow};
 use super::extract::{JobRequest, Query};
+use super::readings::stage_of;
 use crate::problem::{Outcome, Problem};
 use crate::server::Server;
 
@@ -121,7 +123,7 @@ pub async fn late(request: JobRequest, Query(wanted): Query<LateQuery>) -> Outco
 
 /// The rows of one stage as a stream of Arrow.
 fn in_arrow(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<Response> {
-    let (_, kept) = kept_rows(server, job, wanted)?;
+    let (_, _, kept) = kept_rows(server, job, wanted)?;
     let first = kept.first().map(|at| at.stage);
     if kept.iter().any(|at| Some(at.stage) != first) {
         let detail =
@@ -129,23 +131,34 @@ fn in_arrow(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<Response>
         return Err(Problem::new(400, "parameter-wrong", detail));
     }
     let session = Session::new(server.open_options(Vec::new()))?;
-    let limit = wanted.limit.unwrap_or(100).clamp(1, 500);
-    let count: usize = kept.iter().map(|at| at.late.batch.num_rows()).sum();
-    let mut passed_over = if wanted.after.is_none() { count.saturating_sub(limit) } else { 0 };
-    let (mut schema, mut batches, mut rows) = (late_columns(&[]), Vec::new(), 0);
-    for at in &kept {
+    let (mut schema, mut batches) = (late_columns(&[]), Vec::new());
+    for (at, rows) in page(&kept, wanted) {
         let shown = session.shown_rows(at.late.batch.schema_ref(), None)?;
         schema = late_columns(&shown.columns().columns);
         let batch = late_batch(&schema, at, &shown.shown(&at.late.batch)?)?;
-        // Numbers go up by one from row to row.
-        let known = wanted.after.map_or(0, |after| (after + 1).saturating_sub(at.number) as usize);
-        let from = known.max(passed_over).min(batch.num_rows());
-        passed_over = passed_over.saturating_sub(batch.num_rows());
-        let taken = (batch.num_rows() - from).min(limit - rows);
-        rows += taken;
-        batches.push(batch.slice(from, taken));
+        batches.push(batch.slice(rows.start, rows.len()));
     }
     arrow_answer(&schema, &batches)
+}
+
+/// Which rows of each batch are meant: the first ones behind a number, without it the last ones.
+fn page<'a>(
+    kept: &'a [LateAt],
+    wanted: &LateQuery,
+) -> impl Iterator<Item = (&'a LateAt, Range<usize>)> {
+    let (after, mut left) = (wanted.after, wanted.limit.unwrap_or(100).clamp(1, 500));
+    let count: usize = kept.iter().map(|at| at.late.batch.num_rows()).sum();
+    let mut passed_over = if after.is_none() { count.saturating_sub(left) } else { 0 };
+    kept.iter().map(move |at| {
+        let rows = at.late.batch.num_rows();
+        // Numbers go up by one from row to row.
+        let known = after.map_or(0, |after| after.saturating_add(1).saturating_sub(at.number));
+        let from = passed_over.max(known as usize).min(rows);
+        passed_over = passed_over.saturating_sub(rows);
+        let until = rows.min(from + left);
+        left -= until - from;
+        (at, from..until)
+    })
 }
 
 /// Columns of a stage, and behind them what is known of a late row.
@@ -173,47 +186,35 @@ fn late_batch(schema: &TableSchema, at: &LateAt, shown: &RecordBatch) -> Outcome
 }
 
 /// A job that runs, and those of its late rows that are meant.
-fn kept_rows(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<(JobControl, Vec<LateAt>)> {
+fn kept_rows(
+    server: &Server,
+    job: &str,
+    wanted: &LateQuery,
+) -> Outcome<(JobControl, Option<usize>, Vec<LateAt>)> {
     let job = server.job(job)?;
-    let run = job.lock().run.clone();
-    let Some(control) = run.as_ref().and_then(|run| run.control()) else {
+    let Some((_, control)) = job.control() else {
         let detail = format!("job {} does not run: late rows are kept while it does", job.name);
         let hint = "SET 'late.data' = 'TABLE' keeps them for good";
         return Err(Problem::new(409, "not-running", format!("{detail}; {hint}")));
     };
     let layout = control.layout();
-    let chosen = wanted.stage.as_ref().map(|name| stage_of(&layout, name)).transpose()?;
-    let kept: Vec<LateAt> = control
-        .late_rows()
-        .into_iter()
-        .filter(|at| chosen.is_none_or(|stage| at.stage == stage))
-        .collect();
-    Ok((control, kept))
+    let stages = layout.stages.iter().map(|stage| (&stage.name, &stage.id));
+    let chosen = wanted.stage.as_ref().map(|name| stage_of(stages, name)).transpose()?;
+    let mut kept = control.late_rows();
+    kept.retain(|at| chosen.is_none_or(|stage| at.stage == stage));
+    Ok((control, chosen, kept))
 }
 
 fn found(server: &Server, job: &str, wanted: &LateQuery) -> Outcome<LateRows> {
-    let (control, kept) = kept_rows(server, job, wanted)?;
-    let layout = control.layout();
-    let chosen = wanted.stage.as_ref().map(|name| stage_of(&layout, name)).transpose()?;
+    let (control, chosen, kept) = kept_rows(server, job, wanted)?;
     let session = Session::new(server.open_options(Vec::new()))?;
-    let limit = wanted.limit.unwrap_or(100).clamp(1, 500);
-    let items = rows(&kept, (&layout, &session), wanted.after, limit)?;
+    let items = rows(&kept, (&control.layout(), &session), wanted)?;
     Ok(LateRows {
         stages: stages(&control.metrics(), chosen),
         lateness: lateness(&kept),
         kept: kept.iter().map(|at| at.late.batch.num_rows()).sum(),
         next: items.last().map(|row| row.number),
         items,
-    })
-}
-
-fn stage_of(layout: &JobLayout, name: &str) -> Outcome<usize> {
-    let found = layout.stages.iter().position(|stage| stage.name == name || stage.id == name);
-    found.ok_or_else(|| {
-        let names: Vec<String> =
-            layout.stages.iter().map(|stage| format!("'{}'", stage.name)).collect();
-        let detail = format!("the job has no stage '{name}'; it has {}", names.join(", "));
-        Problem::new(404, "no-such-stage", detail)
     })
 }
 
@@ -251,41 +252,28 @@ fn lateness(kept: &[LateAt]) -> Option<Lateness> {
 fn rows(
     kept: &[LateAt],
     (layout, session): (&JobLayout, &Session),
-    after: Option<u64>,
-    limit: usize,
+    wanted: &LateQuery,
 ) -> Outcome<Vec<LateRow>> {
-    let count: usize = kept.iter().map(|at| at.late.batch.num_rows()).sum();
-    // Without a number the last ones are meant.
-    let mut passed_over = if after.is_none() { count.saturating_sub(limit) } else { 0 };
     let mut items = Vec::new();
-    for at in kept {
-        let rows = at.late.batch.num_rows();
-        if items.len() >= limit {
-            break;
-        }
-        if passed_over >= rows {
-            passed_over -= rows;
-            continue;
-        }
+    for (at, rows) in page(kept, wanted).filter(|(_, rows)| !rows.is_empty()) {
         let shown = session.shown_rows(at.late.batch.schema_ref(), None)?;
         let shown = shown.show(&at.late.batch, None, &at.late.watermark_before)?;
         let distances: Vec<i64> = distances(at).collect();
         let stage = &layout.stages[at.stage];
-        let missed: Vec<_> = (0..rows).map(|row| missed_windows(stage, at, row)).collect();
-        let of_batch = shown.iter().enumerate().skip(passed_over).map(|(row, shown)| LateRow {
-            number: at.number + row as u64,
-            stage: stage.name.clone(),
-            window_end_ms: missed[row].map(|(end_ms, _)| end_ms),
-            windows_ended: missed[row].map(|(_, count)| count),
-            at_ms: at.wall_ms,
-            time_ms: at.late.times[row],
-            watermark_ms: shown.watermark.0,
-            late_ms: distances[row],
-            row: serde_json::from_str(&shown.json).unwrap_or_default(),
-        });
-        let is_new = |row: &LateRow| after.is_none_or(|after| row.number > after);
-        items.extend(of_batch.filter(is_new).take(limit - items.len()));
-        passed_over = 0;
+        items.extend(rows.map(|row| {
+            let missed = missed_windows(stage, at, row);
+            LateRow {
+                number: at.number + row as u64,
+                stage: stage.name.clone(),
+                window_end_ms: missed.map(|(end_ms, _)| end_ms),
+                windows_ended: missed.map(|(_, count)| count),
+                at_ms: at.wall_ms,
+                time_ms: at.late.times[row],
+                watermark_ms: shown[row].watermark.0,
+                late_ms: distances[row],
+                row: serde_json::from_str(&shown[row].json).unwrap_or_default(),
+            }
+        }));
     }
     Ok(items)
 }
@@ -339,21 +327,23 @@ mod tests {
     fn the_last_rows_are_shown_or_those_behind_a_number() {
         let (layout, session) = (layout(), Session::default());
         let kept = [late(3, &[1, 2, 3]), late(6, &[4, 5])];
+        let wanted = |after, limit| LateQuery { stage: None, limit: Some(limit), after };
         let numbers = |after, limit| -> Vec<u64> {
-            let rows = rows(&kept, (&layout, &session), after, limit).expect("rows");
+            let rows = rows(&kept, (&layout, &session), &wanted(after, limit)).expect("rows");
             rows.iter().map(|row| row.number).collect()
         };
         assert_eq!(numbers(None, 100), [3, 4, 5, 6, 7]);
         assert_eq!(numbers(None, 3), [5, 6, 7]);
         assert_eq!(numbers(Some(4), 2), [5, 6]);
         assert_eq!(numbers(Some(7), 2), [0u64; 0]);
-        let found = rows(&kept, (&layout, &session), Some(6), 1).expect("a row");
+        let found = rows(&kept, (&layout, &session), &wanted(Some(6), 1)).expect("a row");
         assert_eq!((found[0].time_ms, found[0].watermark_ms, found[0].late_ms), (5, 15, 10));
         assert_eq!(found[0].row, serde_json::json!({ "n": 5 }));
         // Windows end at 1, 5, 9, 13, …: the row of 5 is in that up to 9, and 15 has passed 13 too.
         assert_eq!((found[0].window_end_ms, found[0].windows_ended), (Some(9), Some(2)));
         assert_eq!(lateness(&kept), Some(Lateness { p50_ms: 10, p90_ms: 10, max_ms: 10 }));
         assert_eq!(lateness(&[]), None);
-        assert!(stage_of(&layout, "window").is_err());
+        let stages = layout.stages.iter().map(|stage| (&stage.name, &stage.id));
+        assert!(stage_of(stages, "window").is_err());
     }
 }

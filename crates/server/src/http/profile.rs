@@ -83,10 +83,8 @@ async fn counted(app: &App, job: &str) -> Outcome<(Arc<Run>, MetricsSnapshot)> {
     let job = job.to_owned();
     app.ask(move |server| {
         let job = server.job(&job)?;
-        let run = job.lock().run.clone();
-        let control = run.as_ref().and_then(|run| run.control());
-        let counted = control.map(|control| control.metrics());
-        run.zip(counted).ok_or_else(|| not_running(&job))
+        let (run, control) = job.control().ok_or_else(|| not_running(&job))?;
+        Ok((run, control.metrics()))
     })
     .await
 }

@@ -9,11 +9,12 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use thalweg_core::quoting::quoted_list;
 use thalweg_monitoring::exposition::{
     CONTENT_TYPE, Families, PROTOBUF_CONTENT_TYPE, job_samples, prefers_protobuf,
 };
 use thalweg_monitoring::why::{watermarks, why_sink};
-use thalweg_monitoring::{JobReading, why};
+use thalweg_monitoring::{JobReading, Watch, why};
 
 use super::app::App;
 use super::extract::{JobRequest, Query};
@@ -59,17 +60,18 @@ pub async fn job_why(request: JobRequest, Query(asked): Query<WhyQuery>) -> Outc
     let JobRequest { app, job, .. } = request;
     app.ask(move |server| {
         let job = server.job(&job)?;
-        let run = job.lock().run.clone();
-        let now = run.and_then(|run| {
-            run.watched(|watch| (watch.newest().cloned(), watch.conditions().to_vec()))
-        });
+        let now = |watch: &Watch| Some((watch.newest().cloned(), watch.conditions().to_vec()));
+        let now = job.watched(now);
         let (reading, conditions) = match asked.at {
             Some(at_ms) => (Some(reading_at(server, &job, at_ms)?), Vec::new()),
             None => now.unwrap_or_default(),
         };
         let reading = reading.ok_or_else(|| not_running(&job))?;
         let why = match &asked.stage {
-            Some(name) => Some(why_sink(&reading, stage_of(&reading, name)?)),
+            Some(name) => {
+                let stages = reading.stages.iter().map(|stage| (&stage.name, &stage.id));
+                Some(why_sink(&reading, stage_of(stages, name)?))
+            }
             None => why(&reading),
         };
         let why = why.ok_or_else(|| not_running(&job))?;
@@ -115,11 +117,10 @@ pub async fn job_watermarks(
 ) -> Outcome<Json<WatermarksView>> {
     app.ask(move |server| {
         let job = server.job(&job)?;
-        let run = job.lock().run.clone();
-        let now = run.and_then(|run| run.watched(|watch| watch.newest().cloned()));
+        let now = job.watched(|watch| watch.newest().cloned());
         let reading = match asked.at {
             Some(at_ms) => reading_at(server, &job, at_ms)?,
-            None => now.flatten().ok_or_else(|| not_running(&job))?,
+            None => now.ok_or_else(|| not_running(&job))?,
         };
         let found = watermarks(&reading);
         let stages = serde_json::to_value(&found.stages).unwrap_or_default();
@@ -128,13 +129,15 @@ pub async fn job_watermarks(
     .await
 }
 
-/// The place of the stage of this name or identifier.
-fn stage_of(reading: &JobReading, name: &str) -> Outcome<usize> {
-    let found = reading.stages.iter().position(|stage| stage.name == name || stage.id == name);
-    found.ok_or_else(|| {
-        let names = reading.stages.iter().map(|stage| format!("'{}'", stage.name));
-        let names: Vec<String> = names.collect();
-        let detail = format!("the job has no stage '{name}'; it has {}", names.join(", "));
+/// The place of the stage of this name or identifier, among the names and identifiers of all.
+pub(super) fn stage_of<'a>(
+    mut all: impl Iterator<Item = (&'a String, &'a String)> + Clone,
+    wanted: &str,
+) -> Outcome<usize> {
+    let names = all.clone().map(|(name, _)| name);
+    all.position(|(name, id)| name == wanted || id == wanted).ok_or_else(|| {
+        let names = quoted_list(names);
+        let detail = format!("the job has no stage '{wanted}'; it has {names}");
         Problem::new(404, "no-such-stage", detail)
     })
 }
@@ -142,10 +145,9 @@ fn stage_of(reading: &JobReading, name: &str) -> Outcome<usize> {
 /// A job as it was at a moment: of the last 15 minutes of its run to the second, of the last 24
 /// hours to half a minute.
 pub(super) fn reading_at(server: &Server, job: &Job, at_ms: i64) -> Outcome<JobReading> {
-    let run = job.lock().run.clone();
-    let recent = run.and_then(|run| run.watched(|watch| watch.history().at(at_ms)));
+    let recent = job.watched(|watch| watch.history().at(at_ms));
     let folder = server.catalogue.folder(&job.name);
-    recent.flatten().or_else(|| history::reading_at(&folder, at_ms)).ok_or_else(|| {
+    recent.or_else(|| history::reading_at(&folder, at_ms)).ok_or_else(|| {
         let detail = format!(
             "nothing is known of job {} at that moment: it did not run then, or that is more than 24 hours ago",
             job.name

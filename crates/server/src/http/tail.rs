@@ -12,6 +12,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use thalweg_core::quoting::quoted_list;
 use thalweg_core::shim::Clock;
 use thalweg_library::session::{Session, ShownRows};
 use thalweg_runtime::metrics::{JobLayout, StageRole};
@@ -129,9 +130,7 @@ impl Drop for Tailing {
 impl Tailing {
     fn begin(server: &Server, job: &str, wanted: TailQuery, by: &str) -> Outcome<Tailing> {
         let job = server.job(job)?;
-        let run = job.lock().run.clone();
-        let control = run.as_ref().and_then(|run| run.control());
-        let (Some(run), Some(control)) = (run, control) else {
+        let Some((run, control)) = job.control() else {
             let detail = format!("job {} does not run: no rows pass", job.name);
             return Err(Problem::new(409, "not-running", detail));
         };
@@ -350,8 +349,8 @@ fn places(layout: &JobLayout, name: &str, role: Option<StageRole>) -> Outcome<Ve
     if !found.is_empty() {
         return Ok(found);
     }
-    let names: Vec<String> = stages().map(|(_, stage)| format!("'{}'", stage.name)).collect();
-    let detail = format!("the job has no '{name}' there; it has {}", names.join(", "));
+    let names = quoted_list(stages().map(|(_, stage)| &stage.name));
+    let detail = format!("the job has no '{name}' there; it has {names}");
     Err(Problem::new(404, "no-such-stage", detail))
 }
 

@@ -149,11 +149,8 @@ impl Sender {
         }
         self.seen_operations.retain(|id| operations.iter().any(|own| own.id == *id));
         for job in server.all_jobs() {
-            let run = job.lock().run.clone();
-            let of_run = |run: Arc<crate::run::Run>| {
-                run.watched(|watch| watch.newest()?.snapshots.clone()).flatten()
-            };
-            let Some(snapshot) = run.and_then(of_run) else { continue };
+            let snapshot = job.watched(|watch| watch.newest()?.snapshots.clone());
+            let Some(snapshot) = snapshot else { continue };
             let Some(number) = snapshot.number.filter(|_| snapshot.taken > 0) else { continue };
             if self.seen_snapshots.insert(job.name.clone(), number) != Some(number) {
                 Span::of_snapshot(&job.name, number, &snapshot)

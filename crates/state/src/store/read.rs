@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
+use thalweg_core::quoting::quoted_list;
 use thalweg_core::snapshot::{Restored, RestoredCut, StageState};
 use thalweg_core::{Error, Result};
 
@@ -208,9 +209,9 @@ fn find_stage<'a>(manifest: &'a Manifest, operator: &str) -> Result<&'a StageEnt
     let found = by_id.or_else(|| manifest.stages.iter().find(|stage| stage.name == operator));
     found.ok_or_else(|| {
         let with_state = manifest.stages.iter().filter(|stage| stage.tables().next().is_some());
-        let names: Vec<String> = with_state.map(|stage| format!("'{}'", stage.id)).collect();
+        let names = quoted_list(with_state.map(|stage| &stage.id));
         let message = format!("snapshot {} knows no operator '{operator}'", manifest.number);
-        Error::plan(message).hint(format!("operators with state are {}", names.join(", ")))
+        Error::plan(message).hint(format!("operators with state are {names}"))
     })
 }
 
