@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use thalweg_connectors::output;
-use thalweg_core::{Error, ErrorKind};
+use thalweg_core::{Error, ErrorKind, Result};
 use thalweg_plan::diagnostic;
 
 use super::arguments::{ColorChoice, ScriptArguments};
@@ -24,7 +24,7 @@ pub const STOPPED: u8 = interrupt::STOPPED as u8;
 /// Reads the statements, does something with them and reports an error; returns the exit status.
 pub fn with_source(
     arguments: &ScriptArguments,
-    body: impl FnOnce(&ScriptSource) -> Result<u8, Failure>,
+    body: impl FnOnce(&ScriptSource) -> std::result::Result<u8, Failure>,
 ) -> u8 {
     let source = match ScriptSource::read(arguments) {
         Ok(source) => source,
@@ -34,6 +34,11 @@ pub fn with_source(
         Ok(status) => status,
         Err(failure) => failure.report(Some(&source), arguments.color),
     }
+}
+
+/// The exit status of a command that reads no statements; its error is reported.
+pub fn ended(done: Result<u8>) -> u8 {
+    done.unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
 }
 
 /// An error and the text that its place refers to.

@@ -10,21 +10,18 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 use thalweg_core::Error;
 
-use super::arguments::{Arguments, ColorChoice, ManualArguments};
-use super::exit::Failure;
+use super::arguments::{Arguments, ManualArguments};
+use super::exit::ended;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Writes a page for each command into a folder; returns the exit status.
 pub fn write(arguments: &ManualArguments) -> u8 {
-    match write_all(&arguments.folder) {
-        Ok(()) => 0,
-        Err(error) => {
-            let folder = arguments.folder.display();
-            let error = Error::io(format!("cannot write manual pages into {folder}: {error}"));
-            Failure::plain(error).report(None, ColorChoice::Auto)
-        }
-    }
+    let failed = |error| {
+        let folder = arguments.folder.display();
+        Error::io(format!("cannot write manual pages into {folder}: {error}"))
+    };
+    ended(write_all(&arguments.folder).map_err(failed).map(|()| 0))
 }
 
 fn write_all(folder: &Path) -> io::Result<()> {

@@ -44,8 +44,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser};
 
-use arguments::{Arguments, ColorChoice, Command, CompletionArguments};
-use exit::Failure;
+use arguments::{Arguments, Command, CompletionArguments};
 
 /// Does what a command line says, the name of the program first; the exit status. A mistake in it,
 /// and `--help`, end the process.
@@ -119,8 +118,5 @@ fn served(command: Command) -> u8 {
 fn completions(arguments: &CompletionArguments) -> u8 {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), "thalweg", &mut script);
-    match terminal::print(&String::from_utf8_lossy(&script)) {
-        Ok(()) => 0,
-        Err(error) => Failure::plain(error).report(None, ColorChoice::Auto),
-    }
+    exit::ended(terminal::print(&String::from_utf8_lossy(&script)).map(|()| 0))
 }

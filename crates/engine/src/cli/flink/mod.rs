@@ -20,14 +20,13 @@ use thalweg_flink::http::Place;
 use thalweg_flink::job_manager::{JobManager, ListedJob};
 use thalweg_flink::report::{Failure as Failed, JobReport};
 
-use super::arguments::ColorChoice;
-use super::exit::{FAILED, Failure};
+use super::exit::{FAILED, ended};
 use super::flink_arguments::FlinkArguments;
 use super::server_arguments::{
     CancelArguments, LogsArguments, StatusArguments, StopArguments, StopWay,
 };
 use super::terminal::print;
-use super::text_table::aligned;
+use super::text_table::table;
 use super::units;
 
 pub use compare::compare;
@@ -61,7 +60,7 @@ fn job_manager(arguments: &FlinkArguments) -> Result<JobManager> {
 }
 
 fn run(body: impl FnOnce() -> Result<u8>) -> u8 {
-    body().unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
+    ended(body())
 }
 
 /// `thalweg status --flink URL [JOB]`
@@ -89,18 +88,14 @@ fn overview(manager: &JobManager) -> Result<String> {
         overview["slots-available"],
         overview["slots-total"],
     );
-    let mut rows = vec![["job", "state", "since", "for", "id"].map(str::to_owned).to_vec()];
-    for job in manager.jobs()? {
-        rows.push(vec![
-            shortened(&job.name),
-            job.state.clone(),
-            format!("{} UTC", format_timestamp_millis(job.start_ms, 0)),
-            duration(job.duration_ms),
-            job.id,
-        ]);
-    }
-    if rows.len() > 1 {
-        text.push_str(&aligned(&rows, |_| true));
+    let jobs = manager.jobs()?;
+    if !jobs.is_empty() {
+        let row = |job: ListedJob| {
+            let since = format!("{} UTC", format_timestamp_millis(job.start_ms, 0));
+            [shortened(&job.name), job.state, since, duration(job.duration_ms), job.id]
+        };
+        let head = ["job", "state", "since", "for", "id"];
+        text.push_str(&table(head, jobs.into_iter().map(row), |_| true));
     }
     Ok(text)
 }
@@ -139,24 +134,21 @@ fn description(report: &JobReport) -> String {
     }
     text.push_str(&failure_lines(&report.failures));
     let head = ["stage", "state", "tasks", "in", "out", "busy", "back pressure", "watermark"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for stage in &report.stages {
-        rows.push(vec![
+    let rows = report.stages.iter().map(|stage| {
+        [
             shortened(&stage.name),
             stage.state.clone(),
             stage.parallelism.to_string(),
             units::short_count(stage.rows_in as f64),
             units::short_count(stage.rows_out as f64),
             stage.busy_percent.map_or("–".to_owned(), |percent| format!("{percent} %")),
-            if stage.backpressure.is_empty() {
-                "–".to_owned()
-            } else {
-                stage.backpressure.clone()
-            },
+            Some(stage.backpressure.clone())
+                .filter(|shown| !shown.is_empty())
+                .unwrap_or("–".to_owned()),
             time(stage.watermark_ms),
-        ]);
-    }
-    text + "\n" + &aligned(&rows, |column| matches!(column, 0 | 1 | 6 | 7))
+        ]
+    });
+    text + "\n" + &table(head, rows, |column| matches!(column, 0 | 1 | 6 | 7))
 }
 
 /// Failures, the newest first. A job that restarts fails with the same cause again and again, which

@@ -21,7 +21,7 @@ use thalweg_server::client::{Client, Place};
 use thalweg_server::{Config, Serving};
 
 use super::super::server_arguments::{DemoArguments, DemoCommand};
-use super::{ColorChoice, Failure, print, refuse, say};
+use super::{ended, print, refuse, say};
 
 /// The airports that departures are of.
 const AIRPORTS: [&str; 3] = ["ewr", "jfk", "lga"];
@@ -43,7 +43,7 @@ pub fn demo(arguments: &DemoArguments) -> u8 {
         Some(DemoCommand::Wait { seconds }) => wait(arguments, *seconds),
         Some(DemoCommand::Why { seconds }) => why(arguments, *seconds),
     };
-    done.unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
+    ended(done)
 }
 
 fn run(arguments: &DemoArguments) -> Result<()> {

@@ -3,10 +3,9 @@
 use thalweg_core::{Error, Result};
 use thalweg_server::docs;
 
-use super::super::arguments::ColorChoice;
 use super::super::server_arguments::DocsArguments;
 use super::super::text_table::aligned;
-use super::{FAILED, Failure, print};
+use super::{FAILED, ended, print};
 
 /// Lists pages, prints one, or looks for a text in all; returns the exit status.
 pub fn docs(arguments: &DocsArguments) -> u8 {
@@ -15,7 +14,7 @@ pub fn docs(arguments: &DocsArguments) -> u8 {
         (None, Some(page)) => show(page),
         (None, None) => list(),
     };
-    done.unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
+    ended(done)
 }
 
 fn list() -> Result<u8> {

@@ -19,8 +19,7 @@ use thalweg_core::{Error, Result};
 use thalweg_server::Problem;
 use thalweg_server::client::{Answer, Client, Place};
 
-use super::arguments::ColorChoice;
-use super::exit::{FAILED, Failure, WRONG};
+use super::exit::{FAILED, WRONG, ended};
 use super::server_arguments::{DATA_DIR, ServerArguments};
 use super::terminal::{print, say};
 
@@ -78,8 +77,7 @@ fn token_of(arguments: &ServerArguments) -> Result<String> {
 
 /// Does something with a server; the exit status.
 fn with_client(arguments: &ServerArguments, body: impl FnOnce(&Client) -> Result<u8>) -> u8 {
-    let done = client(arguments).and_then(|client| body(&client));
-    done.unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
+    ended(client(arguments).and_then(|client| body(&client)))
 }
 
 /// Asks a server for something, and prints what it answers; the exit status.

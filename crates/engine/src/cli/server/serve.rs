@@ -9,15 +9,12 @@ use thalweg_core::{Error, Result};
 use thalweg_server::{Config, LogFormat, Moment, Origin, Serving, Signals};
 
 use super::super::server_arguments::ServeArguments;
-use super::super::text_table::aligned;
-use super::{ColorChoice, Failure, print, say};
+use super::super::text_table::table;
+use super::{ended, print, say};
 
 /// Serves until a signal; the exit status.
 pub fn serve(arguments: &ServeArguments) -> u8 {
-    match try_serve(arguments) {
-        Ok(()) => 0,
-        Err(error) => Failure::plain(error).report(None, ColorChoice::Auto),
-    }
+    ended(try_serve(arguments).map(|()| 0))
 }
 
 fn try_serve(arguments: &ServeArguments) -> Result<()> {
@@ -85,15 +82,14 @@ fn greet(serving: &Serving) {
 }
 
 fn shown(config: &Config) -> String {
-    let mut rows = vec![["option", "value", "from"].map(str::to_owned).to_vec()];
-    for entry in config.entries() {
+    let rows = config.entries().into_iter().map(|entry| {
         let from = match entry.origin {
             Origin::Default => "default".to_owned(),
             Origin::File(file) => file,
             Origin::Variable(name) => name,
             Origin::Flag => "command line".to_owned(),
         };
-        rows.push(vec![entry.name, entry.value, from]);
-    }
-    aligned(&rows, |_| true)
+        [entry.name, entry.value, from]
+    });
+    table(["option", "value", "from"], rows, |_| true)
 }

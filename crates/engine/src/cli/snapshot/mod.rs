@@ -23,8 +23,7 @@ use arguments::Action;
 pub use arguments::{ListFormat, SnapshotArguments};
 pub use listing::{Cell, ColumnKind, Heading, print_rows};
 
-use super::arguments::ColorChoice;
-use super::exit::{FAILED, Failure};
+use super::exit::{FAILED, ended};
 use super::terminal::print;
 
 /// Where snapshots are looked for if the command line does not say.
@@ -64,7 +63,7 @@ pub fn snapshot(arguments: &SnapshotArguments) -> u8 {
             }
         }
     });
-    done.unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
+    ended(done)
 }
 
 /// The place of snapshots that the command line names, else the environment, else `otherwise`.

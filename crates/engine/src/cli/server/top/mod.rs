@@ -19,7 +19,7 @@ use thalweg_core::{Error, Result};
 
 use super::super::server_arguments::TopArguments;
 use super::super::text_table::aligned;
-use super::{ColorChoice, Failure, answer, client, print};
+use super::{answer, client, ended, print};
 use asking::jobs_path;
 use table::{IS_TEXT, JOB_COLUMNS, head, job_cells};
 use view::{JobList, View};
@@ -28,7 +28,7 @@ use view::{JobList, View};
 pub fn top(arguments: &TopArguments) -> u8 {
     let is_once = arguments.once || arguments.server.json || !std::io::stdout().is_terminal();
     let done = if is_once { once(arguments) } else { watch(arguments) };
-    done.unwrap_or_else(|error| Failure::plain(error).report(None, ColorChoice::Auto))
+    ended(done)
 }
 
 /// Prints the jobs as they are now.
