@@ -57,11 +57,12 @@ impl Pipeline {
         Pipeline::default()
     }
 
-    pub(super) fn add(&self, name: &str, kind: NodeKind, inputs: Vec<Input>) -> StageId {
+    /// Adds a stage; where its rows are taken from.
+    pub(super) fn add(&self, name: &str, kind: NodeKind, inputs: Vec<Input>) -> Input {
         let mut nodes = self.nodes.borrow_mut();
         let name = name.to_owned();
         nodes.push(Node { name, kind, inputs, computes: None, refuses_snapshots: None });
-        StageId(nodes.len() - 1)
+        Input { from: StageId(nodes.len() - 1), port: 0 }
     }
 
     /// Adds a stage of which it is known what it computes.
@@ -70,10 +71,10 @@ impl Pipeline {
         (name, computes): (&str, String),
         kind: NodeKind,
         inputs: Vec<Input>,
-    ) -> StageId {
-        let stage = self.add(name, kind, inputs);
-        self.nodes.borrow_mut()[stage.0].computes = Some(computes);
-        stage
+    ) -> Input {
+        let edge = self.add(name, kind, inputs);
+        self.nodes.borrow_mut()[edge.from.0].computes = Some(computes);
+        edge
     }
 
     /// True for handles of the same pipeline.

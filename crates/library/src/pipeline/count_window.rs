@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use thalweg_core::graph::Input;
 use thalweg_core::{Operator, Result};
 use thalweg_operators::window::{CountWindowAggregate, CountWindowSpec};
 
@@ -77,6 +76,6 @@ impl CountWindowedStream {
         let name = name.unwrap_or_else(|| operator.name());
         let kind = NodeKind::Operator(Arc::new(operator));
         let from = pipeline.add_computing((&name, computes), kind, vec![stream.flush()]);
-        Ok(Stream::new(pipeline, Input { from, port: 0 }, output))
+        Ok(Stream::new(pipeline, from, output))
     }
 }

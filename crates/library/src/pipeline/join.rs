@@ -29,7 +29,6 @@
 
 use std::sync::Arc;
 
-use thalweg_core::graph::Input;
 use thalweg_core::{Column, DataType, Error, Operator, Result, TableSchema};
 use thalweg_expr::{Expr, build};
 use thalweg_operators::chain::Step;
@@ -294,7 +293,7 @@ impl StreamJoin {
         let table = format!("table of {name}");
         let inputs = vec![self.right.flush()];
         let stage = pipeline.add_computing((&table, computes), build, inputs);
-        pipeline.add_gate(self.left.from, stage)?;
+        pipeline.add_gate(self.left.from, stage.from)?;
         let step = Step::Probe { table: Arc::new(join.probe()), what: name.clone() };
         Ok(self.left.step(&name, join.output_schema().clone(), step))
     }
@@ -324,13 +323,12 @@ impl StreamJoin {
             let transform = Arc::new(TagSide::new(side, sides));
             let word = side.pick("left", "right");
             let kind = NodeKind::Transform(transform);
-            let from = pipeline.add(&format!("{word} side of {name}"), kind, vec![stream.flush()]);
-            Input { from, port: 0 }
+            pipeline.add(&format!("{word} side of {name}"), kind, vec![stream.flush()])
         };
         let inputs = vec![tagged(Side::Left, self.left), tagged(Side::Right, self.right)];
         let kind = NodeKind::Operator(operator);
         let from = pipeline.add_computing((&name, computes), kind, inputs);
-        Stream::new(pipeline, Input { from, port: 0 }, output)
+        Stream::new(pipeline, from, output)
     }
 
     /// The columns of both sides, each name once.

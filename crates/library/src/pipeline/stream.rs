@@ -34,8 +34,7 @@ impl Pipeline {
     /// Adds a source. `schema` names the columns that it delivers.
     pub fn read(&self, name: &str, source: impl Source + 'static, schema: TableSchema) -> Stream {
         let kind = NodeKind::Source { source: Box::new(source), watermark: None };
-        let from = self.add(name, kind, Vec::new());
-        Stream::new(self.clone(), Input { from, port: 0 }, schema)
+        Stream::new(self.clone(), self.add(name, kind, Vec::new()), schema)
     }
 
     /// Puts an operator behind edges, whose rows it takes as those of one stream.
@@ -46,7 +45,7 @@ impl Pipeline {
         schema: TableSchema,
     ) -> Stream {
         let from = self.add(&operator.name(), NodeKind::Operator(operator), edges);
-        Stream::new(self.clone(), Input { from, port: 0 }, schema)
+        Stream::new(self.clone(), from, schema)
     }
 }
 
@@ -225,7 +224,7 @@ impl Stream {
             inputs.push(stream.flush());
         }
         let from = pipeline.add("union", NodeKind::Chain(Vec::new()), inputs);
-        Ok(Stream::new(pipeline, Input { from, port: 0 }, schema).with_updates(has_updates))
+        Ok(Stream::new(pipeline, from, schema).with_updates(has_updates))
     }
 
     /// Sends the rows through a stateful operator of one's own, which emits rows of this schema.
@@ -281,7 +280,6 @@ impl Stream {
             return self.from;
         }
         let name = self.names.join(" → ");
-        let from = self.pipeline.add(&name, NodeKind::Chain(self.steps), vec![self.from]);
-        Input { from, port: 0 }
+        self.pipeline.add(&name, NodeKind::Chain(self.steps), vec![self.from])
     }
 }

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use thalweg_connectors::builtin;
 use thalweg_connectors::filesystem::Filesystem;
 use thalweg_core::connector::{AcceptedChanges, TableRequest};
-use thalweg_core::graph::Input;
 use thalweg_core::{Error, Result, Span, TableSchema};
 
 use super::build::{NodeKind, Pipeline};
@@ -40,9 +39,9 @@ impl Pipeline {
         let schema = request.delivered();
         let kind = NodeKind::Source { source, watermark: None };
         let from = self.add(name, kind, Vec::new());
-        self.nodes.borrow_mut()[from.0].refuses_snapshots =
+        self.nodes.borrow_mut()[from.from.0].refuses_snapshots =
             connector.check_snapshots(&request, false).err();
-        Ok(Stream::new(self.clone(), Input { from, port: 0 }, schema))
+        Ok(Stream::new(self.clone(), from, schema))
     }
 }
 
@@ -68,7 +67,7 @@ impl Stream {
         let sink = connector.sink(&request)?;
         let input = self.flush();
         let stage = pipeline.add(name, NodeKind::Sink(sink), vec![input]);
-        pipeline.nodes.borrow_mut()[stage.0].refuses_snapshots =
+        pipeline.nodes.borrow_mut()[stage.from.0].refuses_snapshots =
             connector.check_snapshots(&request, true).err();
         Ok(())
     }

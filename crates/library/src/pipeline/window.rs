@@ -225,8 +225,8 @@ impl KeyedWindows {
         let name = name.unwrap_or_else(|| operator.name());
         let kind = NodeKind::Operator(operator);
         let from = pipeline.add_computing((&name, computes), kind, vec![stream.flush()]);
-        let results = Stream::new(pipeline.clone(), Input { from, port: 0 }, output);
-        let late = Stream::new(pipeline, Input { from, port: 1 }, input);
+        let results = Stream::new(pipeline.clone(), from, output);
+        let late = Stream::new(pipeline, Input { port: 1, ..from }, input);
         Ok((results, late))
     }
 }
