@@ -98,7 +98,6 @@ impl Splits {
         let merged = |split: MergedSplit| SplitSnapshot {
             name: split.name,
             watermark: Watermark(split.reached_ms.saturating_sub(1)),
-            idle: false,
             ended: split.has_ended,
             holds_back: split.holds_back,
             status: source.split_status(split.id),
@@ -211,12 +210,7 @@ impl Splits {
         let same = self.restored.iter().position(|split| split.name == *name);
         let known = match same.map(|at| self.restored.swap_remove(at)) {
             Some(known) => SplitState { ended: false, ..known },
-            None => SplitState {
-                name: Arc::clone(name),
-                running: self.joint,
-                idle: false,
-                ended: false,
-            },
+            None => self.new_split(Arc::clone(name)),
         };
         let split = self.list[place].insert(Split::new(known, now_ns));
         Ok(split.counts())
@@ -224,9 +218,12 @@ impl Splits {
 
     /// What stands for a source that has opened none.
     fn add_only(&mut self, active_ns: u64) {
-        let (name, running) = ("".into(), self.joint);
-        let known = SplitState { name, running, idle: false, ended: false };
-        self.list.push(Some(Split::new(known, active_ns)));
+        self.list.push(Some(Split::new(self.new_split("".into()), active_ns)));
+    }
+
+    /// A split that has not given anything.
+    fn new_split(&self, name: Arc<str>) -> SplitState {
+        SplitState { name, running: self.joint, idle: false, ended: false }
     }
 
     /// A split gives something. It counts from here on, from the joint watermark on.

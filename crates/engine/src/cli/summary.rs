@@ -10,7 +10,7 @@ use thalweg_runtime::TaskLengths;
 use thalweg_runtime::metrics::{BlockedBy, LatencyPercentiles, StageRole};
 use thalweg_runtime::{MetricsSnapshot, Report, SnapshotMetrics, StageSnapshot, memory};
 
-use super::text_table::aligned;
+use super::text_table::{self, aligned};
 use super::units;
 
 /// What the jobs of a script did, each and together.
@@ -288,9 +288,8 @@ fn table(metrics: &MetricsSnapshot, order_costs: &[String]) -> String {
 /// The splits of all sources that name any, as a table; nothing without.
 fn splits(metrics: &MetricsSnapshot) -> String {
     let headings = ["split", "of", "position", "watermark", "lag", "bad rows", "state"];
-    let mut rows = vec![headings.map(str::to_owned).to_vec()];
-    for stage in &metrics.stages {
-        rows.extend(stage.splits.iter().map(|split| {
+    let rows = metrics.stages.iter().flat_map(|stage| {
+        stage.splits.iter().map(move |split| {
             let SplitStatus { position, lag_rows, bad_rows, last_error, .. } = &split.status;
             let state = match (split.ended, split.idle, split.holds_back) {
                 (true, ..) => Some("ended"),
@@ -300,7 +299,7 @@ fn splits(metrics: &MetricsSnapshot) -> String {
             };
             let state = state.map(str::to_owned);
             let states: Vec<String> = state.into_iter().chain(last_error.clone()).collect();
-            vec![
+            [
                 split.name.to_string(),
                 stage.name.clone(),
                 position.clone().unwrap_or_default(),
@@ -309,12 +308,11 @@ fn splits(metrics: &MetricsSnapshot) -> String {
                 units::count(*bad_rows),
                 states.join("; "),
             ]
-        }));
-    }
-    if rows.len() == 1 {
-        String::new()
-    } else {
-        aligned(&rows, |column| [0, 1, 2, 6].contains(&column))
+        })
+    });
+    match rows.collect::<Vec<_>>() {
+        rows if rows.is_empty() => String::new(),
+        rows => text_table::table(headings, rows, |column| [0, 1, 2, 6].contains(&column)),
     }
 }
 
