@@ -166,7 +166,7 @@ macro_rules! registry_options {
                 => "the name under which the schema of written records is registered";
             [concat!($name, ".schema")]: Text, of_sink(), as_in_flink()
                 => "the schema of written records as JSON, in place of the one that the columns \
-            make";
+    make";
             [concat!($name, ".basic-auth.credentials-source")]: Words(&["USER_INFO"]), as_in_flink()
                 => "where name and password are: in `basic-auth.user-info`";
             [concat!($name, ".basic-auth.user-info")]: Secret, as_in_flink()
@@ -178,7 +178,7 @@ macro_rules! registry_options {
                 => "a token that the registry asks for";
             [concat!($name, ".ssl.truststore.location")]: Text, as_in_flink()
                 => "a PEM file of the authorities that are trusted, in place of the usual ones. \
-            Key stores of Java (JKS) are not read";
+    Key stores of Java (JKS) are not read";
             [concat!($name, ".ssl.truststore.password")]: Secret, as_in_flink()
                 => "without effect: a PEM file has none";
             [concat!($name, ".ssl.keystore.location")]: Text, as_in_flink()

@@ -237,6 +237,47 @@ fn a_graph_of_all_kinds_equals_a_loop() {
     }
 }
 
+/// Rows of an operator come with the hash of the next key, except where others read them too.
+#[test]
+fn keyed_operators_behind_each_other_equal_a_loop() {
+    let rows = readings(3, 4000);
+    let (mut counts, mut sums) = (HashMap::new(), HashMap::new());
+    let (mut counted, mut summed) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let count = counts.entry(row.sensor.clone()).or_insert(0i64);
+        *count += 1;
+        counted.push((row.sensor.clone(), *count));
+        let sum = sums.entry(*count % 17).or_insert(0i64);
+        *sum += row.sensor.len() as i64;
+        summed.push((*count % 17, *sum));
+    }
+    for seed in 0..seeds(20) {
+        let (options, partitions) = sample(seed + 3000);
+        let pipeline = Pipeline::new();
+        let counts = pipeline
+            .read_rows("readings", rows.clone())
+            .key_by(partitions, |row: &Reading| row.sensor.clone())
+            .stateful("count", |_, count: &mut i64, row: Reading, out| {
+                *count += 1;
+                out.emit((row.sensor, *count));
+            });
+        let others = seed.is_multiple_of(2).then(|| counts.clone().collect("counts"));
+        let sums = counts
+            .key_by(partitions, |line: &(String, i64)| line.1 % 17)
+            .stateful("sum", |bucket: &i64, sum: &mut i64, line: (String, i64), out| {
+                *sum += line.0.len() as i64;
+                out.emit((*bucket, *sum));
+            })
+            .collect("sums");
+        pipeline.run(options.clone()).expect("the job runs");
+        let shown = described(&options);
+        assert!(sums.rows() == summed, "seed {seed}: {shown}, {partitions} partitions");
+        if let Some(others) = others {
+            assert!(others.rows() == counted, "seed {seed}: {shown}, {partitions} partitions");
+        }
+    }
+}
+
 #[test]
 fn sorted_inputs_merge_by_time_input_and_position() {
     let inputs: Vec<Vec<Reading>> = (3..6).map(|seed| readings(seed, 800)).collect();

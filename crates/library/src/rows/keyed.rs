@@ -21,8 +21,8 @@ use thalweg_core::{
 use thalweg_operators::keys::partition_of;
 
 use super::Row;
-use super::codec::{Codec, packed_schema};
-use super::hashed::hashes_of;
+use super::codec::Codec;
+use super::hashed::{NextKey, hashed_schema, hashes_of};
 use super::key::{RowKey, hash_key};
 use super::operator::{KeyContext, RowOperator, TimerKind};
 use super::snapshot::{KeptParts, KeyedLayout, STATES};
@@ -51,6 +51,8 @@ pub(super) struct KeyedOperator<T: Row, K: RowKey, O: RowOperator<K, T>> {
     pub partitions: Option<usize>,
     pub operator: Arc<O>,
     pub layout: SharedLayout<K, O::State>,
+    /// The key of the rows that it makes.
+    pub next_key: NextKey<O::Out>,
 }
 
 impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O> {
@@ -93,6 +95,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
         Ok(Route::Scatter(scattered))
     }
     fn open(&self, opening: PartitionContext) -> Result<Box<dyn Partition>> {
+        let next_hash = self.next_key.get();
         Ok(Box::new(KeyedPartition {
             codec: self.codec,
             key: Arc::clone(&self.key),
@@ -100,8 +103,8 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Operator for KeyedOperator<T, K, O
             states: States::new(self.operator.state_ttl_ms()),
             timers: Timers::new(self.operator.timer_grid_ms()),
             clock_timers: Timers::new(Some(1)),
-            context: KeyContext::new(),
-            schema: packed_schema(false).arrow(),
+            schema: hashed_schema(next_hash.is_some()).arrow(),
+            context: KeyContext::new(next_hash),
             by_clock: self.uses_processing_time(),
             now_ms: i64::MIN,
             is_ordered: opening.order.is_ordered(),
@@ -218,7 +221,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> KeyedPartition<T, K, O> {
         let emit = &mut self.context.emit;
         if emit.writer.len() > 0 {
             let places = std::mem::take(&mut emit.places);
-            output.emit_at(emit.writer.finish(&self.schema, Vec::new())?, place(places));
+            output.emit_at(emit.finish(&self.schema)?, place(places));
         }
         Ok(())
     }
@@ -289,7 +292,7 @@ impl<T: Row, K: RowKey, O: RowOperator<K, T>> Partition for KeyedPartition<T, K,
         if emit.writer.len() > 0 {
             let places = std::mem::take(&mut emit.places);
             let place = Place::OfCalls(CallPlaces { ends, places });
-            output.emit_at(emit.writer.finish(&self.schema, Vec::new())?, place);
+            output.emit_at(emit.finish(&self.schema)?, place);
         }
         Ok(())
     }

@@ -24,12 +24,8 @@ pub struct Emit<U> {
 }
 
 impl<U: Row> Emit<U> {
-    pub(super) fn new() -> Self {
-        Self::hashing(None)
-    }
-
-    /// The same for rows whose keys are hashed.
-    pub(super) fn hashing(hash: Option<HashOf<U>>) -> Self {
+    /// `hash` hashes the keys of the rows.
+    pub(super) fn new(hash: Option<HashOf<U>>) -> Self {
         Emit {
             writer: RowWriter::new(),
             hash,
@@ -100,9 +96,10 @@ pub struct KeyContext<U> {
 }
 
 impl<U: Row> KeyContext<U> {
-    pub(super) fn new() -> Self {
+    /// `next_hash` hashes the keys of the rows behind the operator.
+    pub(super) fn new(next_hash: Option<HashOf<U>>) -> Self {
         KeyContext {
-            emit: Emit::new(),
+            emit: Emit::new(next_hash),
             timers: Vec::new(),
             forgets: false,
             now_ms: None,

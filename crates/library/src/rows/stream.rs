@@ -11,7 +11,7 @@ use super::codec::{Codec, TIME_COLUMN, into_columns, packed_at, packed_schema};
 use super::endpoints::{
     CollectedRows, EachRow, Iterated, PackedRows, Packing, RowSink, RowSource, TimeOf,
 };
-use super::hashed::{HashOf, LastStep, hash_column, hashed_schema};
+use super::hashed::{HashOf, LastStep, NextKey, hash_column, hashed_schema};
 use super::key::RowKey;
 use super::keyed::{KeyOf, KeyedOperator};
 use super::operator::{Emit, RowOperator, StatefulClosure};
@@ -25,13 +25,16 @@ pub struct Rows<T> {
     pub(super) codec: Codec,
     /// The step that made the rows, which can also hash the key that is named next.
     last: Option<LastStep<T>>,
+    /// Or the same of the operator that made them.
+    next_key: Option<NextKey<T>>,
     rows: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for Rows<T> {
     fn clone(&self) -> Self {
         let (stream, last) = (self.stream.clone(), self.last.clone());
-        Rows { stream, codec: self.codec, last, rows: PhantomData }
+        self.next_key.iter().for_each(NextKey::settle_on_none);
+        Rows { stream, codec: self.codec, last, next_key: None, rows: PhantomData }
     }
 }
 
@@ -118,12 +121,12 @@ impl Stream {
 
 impl<T: Row> Rows<T> {
     pub(super) fn new(stream: Stream, codec: Codec) -> Self {
-        Rows { stream, codec, last: None, rows: PhantomData }
+        Rows { stream, codec, last: None, next_key: None, rows: PhantomData }
     }
 
     /// Packed rows that a stateless step makes.
     fn made_by(last: LastStep<T>) -> Self {
-        Rows { stream: last.added(), codec: Codec::Packed, last: Some(last), rows: PhantomData }
+        Rows { last: Some(last.clone()), ..Rows::new(last.added(), Codec::Packed) }
     }
 
     /// The pipeline that the rows travel through.
@@ -143,7 +146,7 @@ impl<T: Row> Rows<T> {
             let schema = hashed_schema(hash.is_some());
             let (arrow, function): (SchemaRef, _) = (schema.arrow(), Arc::clone(&function));
             stream.flat_map(&name, schema, move |batch| {
-                let mut emit = Emit::hashing(hash.clone());
+                let mut emit = Emit::new(hash.clone());
                 codec.read(batch, None, |place, row| {
                     emit.place = i64::from(place);
                     function(row, &mut emit);
@@ -223,10 +226,11 @@ impl<T: Row> Rows<T> {
     ) -> Rows<O::Out> {
         let (codec, operator) = (self.codec, Arc::new(operator));
         let name = name.to_owned();
-        let layout = Arc::default();
-        let operator = KeyedOperator { name, codec, key, partitions, operator, layout };
+        let (layout, next_key) = (Arc::default(), NextKey::new());
+        let made = Some(next_key.clone());
+        let operator = KeyedOperator { name, codec, key, partitions, operator, layout, next_key };
         let stream = self.stream.operator(Arc::new(operator), packed_schema(false));
-        Rows::new(stream, Codec::Packed)
+        Rows { next_key: made, ..Rows::new(stream, Codec::Packed) }
     }
 
     /// Puts the rows of several streams together. In `arrival` they meet in the order in which they
@@ -246,11 +250,14 @@ impl<T: Row> Rows<T> {
     }
 
     /// The rows with the hashes of their keys, where the step that makes them can hash.
-    fn hashed<K: RowKey>(self, key: &KeyOf<T, K>) -> Rows<T> {
-        match &self.last {
-            Some(last) => Rows::new(last.hashed(key), Codec::Packed),
-            None => self,
+    fn hashed<K: RowKey>(mut self, key: &KeyOf<T, K>) -> Rows<T> {
+        if let Some(last) = &self.last {
+            return Rows::new(last.hashed(key), Codec::Packed);
         }
+        if self.next_key.as_ref().is_some_and(|next_key| next_key.set(key)) {
+            self.stream.schema = hashed_schema(true);
+        }
+        self
     }
 
     /// The rows as packed rows and nothing else.
