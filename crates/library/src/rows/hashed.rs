@@ -4,7 +4,7 @@
 //! hash of its key costs about as much as working with it, so whoever makes the rows in front of
 //! [`key_by`](super::Rows::key_by), and has them in hand, writes the hash into a column: a
 //! stateless step, which is added once it is known what the next key is ([`LastStep`]), or an
-//! operator, which is there already and is told of it ([`NextKey`]).
+//! operator, which is there already and learns of it ([`NextKey`]).
 //!
 //! **Invariants:**
 //! - where a batch has the column, it holds [`hash_key`] of each row's key as the operator behind
