@@ -405,9 +405,8 @@ impl OptionDescription {
 
     /// A change of which makes positions and transactions in snapshots those of another table.
     #[must_use]
-    pub const fn of_state(mut self) -> Self {
-        self.decides_state = true;
-        self
+    pub const fn of_state(self) -> Self {
+        Self { decides_state: true, ..self }
     }
 
     /// As in Flink.
