@@ -71,6 +71,12 @@ fn hash_of<T: 'static, K: RowKey>(key: &KeyOf<T, K>) -> HashOf<T> {
     Arc::new(move |row| hash_key(&key(row)))
 }
 
+/// Who made the rows, and can also hash the key that is named next.
+pub(super) enum Maker<T> {
+    Step(LastStep<T>),
+    Operator(NextKey<T>),
+}
+
 /// Adds a step to a stream, with hashes if it gets a function for them.
 type AddStep<T> = Rc<dyn Fn(Stream, Option<HashOf<T>>) -> Stream>;
 

@@ -11,7 +11,7 @@ use super::codec::{Codec, TIME_COLUMN, into_columns, packed_at, packed_schema};
 use super::endpoints::{
     CollectedRows, EachRow, Iterated, PackedRows, Packing, RowSink, RowSource, TimeOf,
 };
-use super::hashed::{HashOf, LastStep, NextKey, hash_column, hashed_schema};
+use super::hashed::{HashOf, LastStep, Maker, NextKey, hash_column, hashed_schema};
 use super::key::RowKey;
 use super::keyed::{KeyOf, KeyedOperator};
 use super::operator::{Emit, RowOperator, StatefulClosure};
@@ -23,18 +23,21 @@ use crate::pipeline::{MemorySource, Pipeline, Stream};
 pub struct Rows<T> {
     pub(super) stream: Stream,
     pub(super) codec: Codec,
-    /// The step that made the rows, which can also hash the key that is named next.
-    last: Option<LastStep<T>>,
-    /// Or the same of the operator that made them.
-    next_key: Option<NextKey<T>>,
+    maker: Option<Maker<T>>,
     rows: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for Rows<T> {
     fn clone(&self) -> Self {
-        let (stream, last) = (self.stream.clone(), self.last.clone());
-        self.next_key.iter().for_each(NextKey::settle_on_none);
-        Rows { stream, codec: self.codec, last, next_key: None, rows: PhantomData }
+        let maker = match &self.maker {
+            Some(Maker::Step(last)) => Some(Maker::Step(last.clone())),
+            Some(Maker::Operator(next_key)) => {
+                next_key.settle_on_none();
+                None
+            }
+            None => None,
+        };
+        Rows { stream: self.stream.clone(), codec: self.codec, maker, rows: PhantomData }
     }
 }
 
@@ -121,12 +124,13 @@ impl Stream {
 
 impl<T: Row> Rows<T> {
     pub(super) fn new(stream: Stream, codec: Codec) -> Self {
-        Rows { stream, codec, last: None, next_key: None, rows: PhantomData }
+        Rows { stream, codec, maker: None, rows: PhantomData }
     }
 
     /// Packed rows that a stateless step makes.
     fn made_by(last: LastStep<T>) -> Self {
-        Rows { last: Some(last.clone()), ..Rows::new(last.added(), Codec::Packed) }
+        let stream = last.added();
+        Rows { maker: Some(Maker::Step(last)), ..Rows::new(stream, Codec::Packed) }
     }
 
     /// The pipeline that the rows travel through.
@@ -227,10 +231,10 @@ impl<T: Row> Rows<T> {
         let (codec, operator) = (self.codec, Arc::new(operator));
         let name = name.to_owned();
         let (layout, next_key) = (Arc::default(), NextKey::new());
-        let made = Some(next_key.clone());
+        let maker = Some(Maker::Operator(next_key.clone()));
         let operator = KeyedOperator { name, codec, key, partitions, operator, layout, next_key };
         let stream = self.stream.operator(Arc::new(operator), packed_schema(false));
-        Rows { next_key: made, ..Rows::new(stream, Codec::Packed) }
+        Rows { maker, ..Rows::new(stream, Codec::Packed) }
     }
 
     /// Puts the rows of several streams together. In `arrival` they meet in the order in which they
@@ -251,11 +255,12 @@ impl<T: Row> Rows<T> {
 
     /// The rows with the hashes of their keys, where the step that makes them can hash.
     fn hashed<K: RowKey>(mut self, key: &KeyOf<T, K>) -> Rows<T> {
-        if let Some(last) = &self.last {
-            return Rows::new(last.hashed(key), Codec::Packed);
-        }
-        if self.next_key.as_ref().is_some_and(|next_key| next_key.set(key)) {
-            self.stream.schema = hashed_schema(true);
+        match &self.maker {
+            Some(Maker::Step(last)) => return Rows::new(last.hashed(key), Codec::Packed),
+            Some(Maker::Operator(next_key)) if next_key.set(key) => {
+                self.stream.schema = hashed_schema(true);
+            }
+            _ => {}
         }
         self
     }
