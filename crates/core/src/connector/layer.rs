@@ -11,10 +11,9 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::{
-    AcceptedChanges, Connector, ConnectorDescription, JobTables, StateTable, StateTableRequest,
-    TableRequest,
+    AcceptedChanges, Connector, ConnectorDescription, Demand, JobTables, MergedSplit, Sink, Source,
+    SourcePoll, SplitId, SplitStatus, StateTable, StateTableRequest, TableRequest, Trouble, Waker,
 };
-use super::{Demand, MergedSplit, Sink, Source, SourcePoll, SplitId, SplitStatus, Trouble, Waker};
 use crate::bundle::RowKind;
 use crate::error::Result;
 use crate::live::LiveTable;

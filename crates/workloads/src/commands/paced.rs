@@ -1,4 +1,4 @@
-//! Records that come when they happen.
+//! Records that come when they happen, and how long what they lead to takes.
 //!
 //! **Invariant:** a record is never handed out before it is due. A response is measured from when
 //! it was due, whenever the engine came to ask: time spent waiting in the source counts.
@@ -6,11 +6,49 @@
 use std::iter::Peekable;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use thalweg::Result;
 use thalweg::rows::{RowPoll, RowSource, Waker};
 use thalweg_workloads::linear_road::Record;
+
+/// Latencies, in microseconds.
+pub struct Latency(Histogram<u64>);
+
+impl Default for Latency {
+    fn default() -> Self {
+        let bounds = Histogram::new_with_bounds(1, 3_600_000_000, 3);
+        Latency(bounds.expect("the bounds are valid"))
+    }
+}
+
+impl Latency {
+    /// Adds one.
+    pub fn record(&mut self, latency: Duration) {
+        self.0.saturating_record(latency.as_micros().max(1) as u64);
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Latency) {
+        self.0.add(&other.0).expect("the bounds are the same");
+    }
+
+    /// What this share of them, from 0 to 1, is at most, in milliseconds.
+    pub fn ms(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1000.0
+    }
+
+    /// The longest, in milliseconds.
+    pub fn longest_ms(&self) -> f64 {
+        self.0.max() as f64 / 1000.0
+    }
+
+    /// Median and 99th percentile, as a cell of a table.
+    pub fn line(&self) -> String {
+        format!("{:.2}, {:.2} ms", self.ms(0.5), self.ms(0.99))
+    }
+}
 
 /// A thread that sleeps until the next moment and calls a waker. It takes one moment after the
 /// other.

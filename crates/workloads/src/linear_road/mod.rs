@@ -29,5 +29,5 @@ pub use answers::Answer;
 pub use history::expenditure;
 pub use records::{Record, RecordError};
 pub use traffic::{Accidents, PlannedAccident, Traffic, TrafficSettings};
-pub use validator::validate_serially;
+pub use validator::{validate_each, validate_serially};
 pub use viper::{new_segments, position_reports};

@@ -143,8 +143,16 @@ struct Validator {
 
 /// The answers to sorted records, in the order of the records that cause them.
 pub fn validate_serially(records: impl IntoIterator<Item = Record>) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    validate_each(records, |answer| answers.push(answer));
+    answers
+}
+
+/// The same answers one after the other, for runs whose answers are too many to be kept.
+pub fn validate_each(records: impl IntoIterator<Item = Record>, take: impl FnMut(Answer)) {
     let mut validator = Validator::default();
     let mut answers = Vec::new();
+    let mut take = take;
     for record in records {
         validator.forget_old_minutes(record.minute());
         match record.kind {
@@ -153,8 +161,8 @@ pub fn validate_serially(records: impl IntoIterator<Item = Record>) -> Vec<Answe
             EXPENDITURE_QUERY => answers.extend(spent(&record)),
             _ => {}
         }
+        answers.drain(..).for_each(&mut take);
     }
-    answers
 }
 
 fn spent(query: &Record) -> Option<Answer> {

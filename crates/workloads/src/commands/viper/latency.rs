@@ -3,44 +3,14 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use thalweg::pipeline::Pipeline;
 use thalweg_workloads::linear_road::Record;
 
-use super::super::paced::Paced;
+use super::super::paced::{Latency, Paced};
 use super::{Shape, Variant, forwarded};
 
 /// Rows before this share of a run are not counted: the job begins.
 const WARM_UP: f64 = 0.2;
-
-/// Latencies of rows, in microseconds.
-pub struct Latency(Histogram<u64>);
-
-impl Latency {
-    fn new() -> Self {
-        let bounds = Histogram::new_with_bounds(1, 3_600_000_000, 3);
-        Latency(bounds.expect("the bounds are valid"))
-    }
-
-    /// Adds those of another run.
-    pub fn add(&mut self, other: &Latency) {
-        self.0.add(&other.0).expect("the bounds are the same");
-    }
-
-    /// The median, in milliseconds.
-    pub fn p50_ms(&self) -> f64 {
-        self.ms(0.5)
-    }
-
-    /// A cell of a table.
-    pub fn line(&self) -> String {
-        format!("{:.2}, {:.2} ms", self.ms(0.5), self.ms(0.99))
-    }
-
-    fn ms(&self, quantile: f64) -> f64 {
-        self.0.value_at_quantile(quantile) as f64 / 1000.0
-    }
-}
 
 /// The first rows of all injectors together.
 pub fn first(inputs: &[Vec<Record>], rows: usize) -> Vec<Vec<Record>> {
@@ -79,17 +49,16 @@ pub fn run(
         job.read_timed_row_source("injector", source, |record| record.time_s * 1000, 0)
     });
     let results = forwarded(&job, injectors.collect(), variant, shape)?;
-    let latency = Arc::new(Mutex::new(Latency::new()));
+    let latency = Arc::new(Mutex::new(Latency::default()));
     let taken = Arc::clone(&latency);
     results.for_each("results", move |record| {
         if record.position >= warm_up {
             let waited = Instant::now().saturating_duration_since(timetable.due(&record));
-            let mut latency = taken.lock().expect("nobody panics with it");
-            latency.0.saturating_record(waited.as_micros().max(1) as u64);
+            taken.lock().expect("nobody panics with it").record(waited);
         }
         Ok(())
     });
     job.run(variant.options(shape.workers))?;
     let mut latency = latency.lock().expect("nobody panics with it");
-    Ok(std::mem::replace(&mut latency, Latency::new()))
+    Ok(std::mem::take(&mut latency))
 }

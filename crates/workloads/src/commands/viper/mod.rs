@@ -18,7 +18,7 @@ use thalweg_workloads::linear_road::{
 };
 use thalweg_workloads::plot::{Figure, Series, write_figures};
 
-use self::latency::Latency;
+use super::paced::Latency;
 use super::{CommandResult, Measured, bars};
 
 /// Rows of an injector that come in turn with those of the others, where the channel does not sort
@@ -189,7 +189,7 @@ fn figures(query: Query, points: &[Point]) -> Vec<Figure> {
     vec![
         figure("throughput", "Million rows per second", &|of| Some(of.throughput.wall())),
         figure("processor-time", "Processor time per row, ns", &|of| Some(of.cpu_ns())),
-        figure("latency", "Median latency, ms", &|of| Some(of.latency.as_ref()?.p50_ms())),
+        figure("latency", "Median latency, ms", &|of| Some(of.latency.as_ref()?.ms(0.5))),
     ]
 }
 
