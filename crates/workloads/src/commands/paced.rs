@@ -39,11 +39,6 @@ impl Latency {
         self.0.value_at_quantile(quantile) as f64 / 1000.0
     }
 
-    /// The longest, in milliseconds.
-    pub fn longest_ms(&self) -> f64 {
-        self.0.max() as f64 / 1000.0
-    }
-
     /// Median and 99th percentile, as a cell of a table.
     pub fn line(&self) -> String {
         format!("{:.2}, {:.2} ms", self.ms(0.5), self.ms(0.99))

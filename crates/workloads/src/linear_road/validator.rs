@@ -149,10 +149,9 @@ pub fn validate_serially(records: impl IntoIterator<Item = Record>) -> Vec<Answe
 }
 
 /// The same answers one after the other, for runs whose answers are too many to be kept.
-pub fn validate_each(records: impl IntoIterator<Item = Record>, take: impl FnMut(Answer)) {
+pub fn validate_each(records: impl IntoIterator<Item = Record>, mut take: impl FnMut(Answer)) {
     let mut validator = Validator::default();
     let mut answers = Vec::new();
-    let mut take = take;
     for record in records {
         validator.forget_old_minutes(record.minute());
         match record.kind {
