@@ -9,10 +9,10 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use thalweg_core::{Error, Result};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 
+use crate::byte_stream::ByteStream;
 use crate::problem::Problem;
 
 /// Where a server is.
@@ -70,7 +70,7 @@ impl Client {
         wait: bool,
     ) -> Result<Answer> {
         let mut text = String::new();
-        let status = self.ask_by_piece(method, path, (body, wait), |piece| {
+        let status = self.ask_by_piece(method, path, (body, wait), &mut |piece| {
             text.push_str(&String::from_utf8_lossy(piece));
             true
         })?;
@@ -87,22 +87,23 @@ impl Client {
         method: &str,
         path: &str,
         (body, wait): (Option<&Value>, bool),
-        take: impl FnMut(&[u8]) -> bool,
+        take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<u16> {
         self.runtime.block_on(async {
             let request = self.request(method, path, body, wait)?;
-            match &self.place {
-                Place::Socket(path) => {
-                    let stream = UnixStream::connect(path).await;
-                    let stream =
-                        stream.map_err(|error| no_server(&path.display().to_string(), &error))?;
-                    exchange(stream, request, take).await
-                }
-                Place::Address { authority, .. } => {
-                    let stream = TcpStream::connect(authority.as_str()).await;
-                    let stream = stream.map_err(|error| no_server(authority, &error))?;
-                    exchange(stream, request, take).await
-                }
+            exchange(self.connect().await?, request, take).await
+        })
+    }
+
+    async fn connect(&self) -> Result<Box<dyn ByteStream>> {
+        Ok(match &self.place {
+            Place::Socket(path) => {
+                let stream = UnixStream::connect(path).await;
+                Box::new(stream.map_err(|error| no_server(&path.display().to_string(), &error))?)
+            }
+            Place::Address { authority, .. } => {
+                let stream = TcpStream::connect(authority.as_str()).await;
+                Box::new(stream.map_err(|error| no_server(authority, &error))?)
             }
         })
     }
@@ -152,9 +153,9 @@ impl Answer {
 }
 
 async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: Box<dyn ByteStream>,
     request: Request<Full<Bytes>>,
-    mut take: impl FnMut(&[u8]) -> bool,
+    take: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<u16> {
     let broken = |error: hyper::Error| Error::io(format!("the server has gone: {error}"));
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;

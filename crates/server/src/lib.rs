@@ -36,6 +36,7 @@
 
 mod audit;
 mod bell;
+mod byte_stream;
 mod cancel;
 mod catalogue;
 pub mod client;

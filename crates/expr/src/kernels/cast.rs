@@ -13,8 +13,8 @@ use arrow_array::types::{
     Time32MillisecondType,
 };
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, ListArray, MapArray, PrimitiveArray,
-    StringViewArray, StructArray, make_array, new_null_array,
+    Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, ListArray, MapArray,
+    PrimitiveArray, StringViewArray, StructArray, make_array, new_null_array,
 };
 use arrow_buffer::NullBuffer;
 use chrono_tz::Tz;
@@ -323,57 +323,50 @@ impl Cast<'_> {
         Ok(Arc::new(out.finish().with_precision_and_scale(precision, scale as i8)?))
     }
 
+    /// Integers go by BIGINT and floats by DOUBLE, exactly, so that two types have casts and not
+    /// six.
     fn number(&self, array: &ArrayRef) -> Result<ArrayRef> {
-        match self.from {
-            DataType::TinyInt => self.cast_integer::<Int8Type>(array),
-            DataType::SmallInt => self.cast_integer::<Int16Type>(array),
-            DataType::Int => self.cast_integer::<Int32Type>(array),
-            DataType::BigInt => self.cast_integer::<Int64Type>(array),
-            DataType::Float => self.cast_float::<Float32Type>(array),
-            DataType::Double => self.cast_float::<Float64Type>(array),
-            DataType::Decimal(_, scale) => self.cast_decimal(array, *scale),
-            _ => Err(self.unsupported()),
-        }
+        let wide = match self.from {
+            DataType::TinyInt => array.as_primitive::<Int8Type>().unary(i64::from),
+            DataType::SmallInt => array.as_primitive::<Int16Type>().unary(i64::from),
+            DataType::Int => array.as_primitive::<Int32Type>().unary(i64::from),
+            DataType::BigInt => array.as_primitive().clone(),
+            DataType::Float => {
+                return self.cast_float(&array.as_primitive::<Float32Type>().unary(f64::from));
+            }
+            DataType::Double => return self.cast_float(array.as_primitive()),
+            DataType::Decimal(_, scale) => return self.cast_decimal(array, *scale),
+            _ => return Err(self.unsupported()),
+        };
+        self.cast_integer(&wide)
     }
 
-    fn cast_integer<T>(&self, array: &ArrayRef) -> Result<ArrayRef>
-    where
-        T: ArrowPrimitiveType,
-        T::Native: Into<i64>,
-    {
-        let array = array.as_primitive::<T>();
-        let wide = |v: T::Native| -> i64 { v.into() };
+    fn cast_integer(&self, array: &Int64Array) -> Result<ArrayRef> {
         Ok(match self.to {
-            DataType::TinyInt => Arc::new(array.unary::<_, Int8Type>(|v| wide(v) as i8)),
-            DataType::SmallInt => Arc::new(array.unary::<_, Int16Type>(|v| wide(v) as i16)),
-            DataType::Int => Arc::new(array.unary::<_, Int32Type>(|v| wide(v) as i32)),
-            DataType::BigInt => Arc::new(array.unary::<_, Int64Type>(wide)),
-            DataType::Float => Arc::new(array.unary::<_, Float32Type>(|v| wide(v) as f32)),
-            DataType::Double => Arc::new(array.unary::<_, Float64Type>(|v| wide(v) as f64)),
+            DataType::TinyInt => Arc::new(array.unary::<_, Int8Type>(|v| v as i8)),
+            DataType::SmallInt => Arc::new(array.unary::<_, Int16Type>(|v| v as i16)),
+            DataType::Int => Arc::new(array.unary::<_, Int32Type>(|v| v as i32)),
+            DataType::BigInt => Arc::new(array.clone()),
+            DataType::Float => Arc::new(array.unary::<_, Float32Type>(|v| v as f32)),
+            DataType::Double => Arc::new(array.unary::<_, Float64Type>(|v| v as f64)),
             DataType::Decimal(precision, scale) => {
                 let decimals: PrimitiveArray<Decimal128Type> =
-                    array.unary_opt(|v| decimal::rescale(wide(v).into(), 0, *precision, *scale));
+                    array.unary_opt(|v| decimal::rescale(v.into(), 0, *precision, *scale));
                 Arc::new(decimals.with_precision_and_scale(*precision, *scale as i8)?)
             }
             _ => return Err(self.unsupported()),
         })
     }
 
-    fn cast_float<T>(&self, array: &ArrayRef) -> Result<ArrayRef>
-    where
-        T: ArrowPrimitiveType,
-        T::Native: Into<f64>,
-    {
-        let array = array.as_primitive::<T>();
-        let wide = |v: T::Native| -> f64 { v.into() };
+    fn cast_float(&self, array: &Float64Array) -> Result<ArrayRef> {
         Ok(match self.to {
             // Java narrows a float to INT first and then wraps.
-            DataType::TinyInt => Arc::new(array.unary::<_, Int8Type>(|v| wide(v) as i32 as i8)),
-            DataType::SmallInt => Arc::new(array.unary::<_, Int16Type>(|v| wide(v) as i32 as i16)),
-            DataType::Int => Arc::new(array.unary::<_, Int32Type>(|v| wide(v) as i32)),
-            DataType::BigInt => Arc::new(array.unary::<_, Int64Type>(|v| wide(v) as i64)),
-            DataType::Float => Arc::new(array.unary::<_, Float32Type>(|v| wide(v) as f32)),
-            DataType::Double => Arc::new(array.unary::<_, Float64Type>(wide)),
+            DataType::TinyInt => Arc::new(array.unary::<_, Int8Type>(|v| v as i32 as i8)),
+            DataType::SmallInt => Arc::new(array.unary::<_, Int16Type>(|v| v as i32 as i16)),
+            DataType::Int => Arc::new(array.unary::<_, Int32Type>(|v| v as i32)),
+            DataType::BigInt => Arc::new(array.unary::<_, Int64Type>(|v| v as i64)),
+            DataType::Float => Arc::new(array.unary::<_, Float32Type>(|v| v as f32)),
+            DataType::Double => Arc::new(array.clone()),
             DataType::Decimal(precision, scale) => {
                 self.float_to_decimal(array, *precision, *scale)?
             }
@@ -383,24 +376,14 @@ impl Cast<'_> {
 
     /// The decimal of the shortest text that reads back as the DOUBLE, as Java's
     /// BigDecimal.valueOf. A FLOAT is widened first.
-    fn float_to_decimal<T>(
-        &self,
-        array: &PrimitiveArray<T>,
-        precision: u8,
-        scale: u8,
-    ) -> Result<ArrayRef>
-    where
-        T: ArrowPrimitiveType,
-        T::Native: Into<f64>,
-    {
+    fn float_to_decimal(&self, array: &Float64Array, precision: u8, scale: u8) -> Result<ArrayRef> {
         use std::fmt::Write;
         let mut out = PrimitiveBuilder::<Decimal128Type>::with_capacity(array.len());
         let mut buffer = String::new();
         for value in array {
             buffer.clear();
             let text = value.map(|value| {
-                let wide: f64 = value.into();
-                let _ = write!(buffer, "{wide}");
+                let _ = write!(buffer, "{value}");
                 buffer.as_str()
             });
             let parsed = self.checked(text, |text| parse::decimal(text, precision, scale))?;
@@ -427,12 +410,8 @@ impl Cast<'_> {
             text.parse().unwrap_or(f64::NAN)
         };
         Ok(match self.to {
-            DataType::TinyInt => Arc::new(decimals.unary::<_, Int8Type>(|v| whole(v) as i8)),
-            DataType::SmallInt => Arc::new(decimals.unary::<_, Int16Type>(|v| whole(v) as i16)),
-            DataType::Int => Arc::new(decimals.unary::<_, Int32Type>(|v| whole(v) as i32)),
-            DataType::BigInt => Arc::new(decimals.unary::<_, Int64Type>(whole)),
-            DataType::Float => Arc::new(decimals.unary::<_, Float32Type>(|v| real(v) as f32)),
-            DataType::Double => Arc::new(decimals.unary::<_, Float64Type>(real)),
+            to if to.is_integer() => self.cast_integer(&decimals.unary(whole))?,
+            to if to.is_float() => self.cast_float(&decimals.unary(real))?,
             DataType::Decimal(p, s) => {
                 decimal::map(array, *p, *s, |v| decimal::rescale(v, scale, *p, *s))?
             }

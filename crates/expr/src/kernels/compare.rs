@@ -149,12 +149,18 @@ where
     T::Native: PartialOrd,
 {
     match op {
-        CompareOp::NotEqual => floats_by::<T>(left, right, |a, b| a != b),
         CompareOp::Less => floats_by::<T>(left, right, |a, b| a < b),
         CompareOp::LessOrEqual => floats_by::<T>(left, right, |a, b| a <= b),
-        CompareOp::Greater => floats_by::<T>(left, right, |a, b| a > b),
-        CompareOp::GreaterOrEqual => floats_by::<T>(left, right, |a, b| a >= b),
-        _ => floats_by::<T>(left, right, |a, b| a == b),
+        CompareOp::Greater => floats::<T>(CompareOp::Less, right, left),
+        CompareOp::GreaterOrEqual => floats::<T>(CompareOp::LessOrEqual, right, left),
+        // NaN differs from every value, itself among them: what is not equal is different.
+        CompareOp::NotEqual => {
+            let equal = floats::<T>(CompareOp::Equal, left, right);
+            BooleanArray::new(!equal.values(), equal.nulls().cloned())
+        }
+        CompareOp::Equal | CompareOp::Distinct | CompareOp::NotDistinct => {
+            floats_by::<T>(left, right, |a, b| a == b)
+        }
     }
 }
 

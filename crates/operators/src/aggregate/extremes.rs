@@ -19,24 +19,23 @@ use super::values::{for_each_value, retyped, with_one_nan};
 use super::{Accumulator, RowOrder, StateRows, UpdateInput};
 
 /// Calls a macro with the Arrow type that holds the numbers of a column type, or gives its last
-/// argument: dates and times are integers ([`declared`](super::values::declared)), so that code is
-/// compiled once for both.
+/// argument. Dates and times are integers, and small numbers are held in wider ones
+/// ([`declared`](super::values::declared)), so that code is compiled for few types.
 macro_rules! with_primitive {
     ($arrow:expr, $call:ident, $otherwise:expr) => {{
         use arrow_array::types::*;
         use arrow_schema::{DataType as Arrow, IntervalUnit, TimeUnit};
         match $arrow {
-            Arrow::Int8 => $call!(Int8Type),
-            Arrow::Int16 => $call!(Int16Type),
-            Arrow::Int32
+            Arrow::Int8
+            | Arrow::Int16
+            | Arrow::Int32
             | Arrow::Date32
             | Arrow::Time32(TimeUnit::Millisecond)
             | Arrow::Interval(IntervalUnit::YearMonth) => $call!(Int32Type),
             Arrow::Int64 | Arrow::Timestamp(_, _) | Arrow::Duration(TimeUnit::Millisecond) => {
                 $call!(Int64Type)
             }
-            Arrow::Float32 => $call!(Float32Type),
-            Arrow::Float64 => $call!(Float64Type),
+            Arrow::Float32 | Arrow::Float64 => $call!(Float64Type),
             Arrow::Decimal128(_, _) => $call!(Decimal128Type),
             _ => $otherwise,
         }

@@ -1,6 +1,15 @@
 //! Reading argument columns in tight loops, and building result columns.
 //!
 //! Values under a NULL are never looked at: what stands there is arbitrary.
+//!
+//! Numbers are computed with in four types, and code is compiled for these alone:
+//!
+//! | values of | are held as | and leave |
+//! |---|---|---|
+//! | TINYINT, SMALLINT, INT, DATE, TIME, months | INT | as their lowest bits |
+//! | BIGINT, TIMESTAMP, milliseconds | BIGINT | |
+//! | FLOAT, DOUBLE | DOUBLE | rounded |
+//! | DECIMAL | DECIMAL | |
 
 use std::sync::Arc;
 
@@ -9,35 +18,35 @@ use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type,
 };
-use arrow_array::{
-    Array, ArrayRef, Decimal128Array, Float32Array, Float64Array, PrimitiveArray, make_array,
-};
+use arrow_array::{Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, PrimitiveArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
 use super::UpdateInput;
+pub(super) use crate::rows::columns::retyped;
 
 /// The column of an argument as the numbers that hold its declared type: days, milliseconds and the
-/// like of dates and times.
+/// like of dates and times, and small numbers in wider ones, exactly.
 pub(super) fn declared<T: ArrowPrimitiveType>(column: &ArrayRef) -> Result<PrimitiveArray<T>> {
-    let held = match column.data_type() {
-        Arrow::Date32 | Arrow::Time32(_) | Arrow::Interval(_) => &Arrow::Int32,
-        Arrow::Timestamp(_, _) | Arrow::Duration(_) => &Arrow::Int64,
-        other => other,
+    let held: ArrayRef = match column.data_type() {
+        Arrow::Int8 => Arc::new(column.as_primitive::<Int8Type>().unary::<_, Int32Type>(i32::from)),
+        Arrow::Int16 => {
+            Arc::new(column.as_primitive::<Int16Type>().unary::<_, Int32Type>(i32::from))
+        }
+        Arrow::Float32 => {
+            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from))
+        }
+        Arrow::Date32 | Arrow::Time32(_) | Arrow::Interval(_) => {
+            retyped(ArrayRef::clone(column), &Arrow::Int32)
+        }
+        Arrow::Timestamp(_, _) | Arrow::Duration(_) => {
+            retyped(ArrayRef::clone(column), &Arrow::Int64)
+        }
+        _ => ArrayRef::clone(column),
     };
-    let array = retyped(ArrayRef::clone(column), held);
-    let array = array.as_primitive_opt().cloned();
+    let array = held.as_primitive_opt().cloned();
     array.ok_or_else(|| Error::internal("an argument's column is not of its declared type"))
-}
-
-/// The same numbers, without a copy, as a column of another type that is held by such numbers.
-pub(super) fn retyped(column: ArrayRef, to: &Arrow) -> ArrayRef {
-    if column.data_type() == to {
-        return column;
-    }
-    let data = column.to_data().into_builder().data_type(to.clone()).build();
-    make_array(data.expect("both types are held by the same numbers"))
 }
 
 /// The native type of a primitive column and a loop over its non-NULL values: `each(group, value,
@@ -121,28 +130,14 @@ impl Number for i64 {
         mut each: impl FnMut(usize, i64),
     ) -> Result<()> {
         match column.data_type() {
-            Arrow::Int8 => for_each_value::<Int8Type>(column, input, |id, v, _| each(id, v.into())),
-            Arrow::Int16 => {
-                for_each_value::<Int16Type>(column, input, |id, v, _| each(id, v.into()))
-            }
-            Arrow::Int32 => {
+            Arrow::Int8 | Arrow::Int16 | Arrow::Int32 => {
                 for_each_value::<Int32Type>(column, input, |id, v, _| each(id, v.into()))
             }
             _ => for_each_value::<Int64Type>(column, input, |id, v, _| each(id, v)),
         }
     }
     fn array(result: &DataType, values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
-        macro_rules! narrowed {
-            ($type:ty) => {
-                Arc::new(values.map(|v| v.map(|v| v as _)).collect::<PrimitiveArray<$type>>())
-            };
-        }
-        match result {
-            DataType::TinyInt => narrowed!(Int8Type),
-            DataType::SmallInt => narrowed!(Int16Type),
-            DataType::Int => narrowed!(Int32Type),
-            _ => narrowed!(Int64Type),
-        }
+        retyped(Arc::new(values.collect::<Int64Array>()), &result.arrow())
     }
 }
 
@@ -153,20 +148,10 @@ impl Number for f64 {
         input: &UpdateInput<'_>,
         mut each: impl FnMut(usize, f64),
     ) -> Result<()> {
-        match column.data_type() {
-            Arrow::Float32 => {
-                for_each_value::<Float32Type>(column, input, |id, v, _| each(id, v.into()))
-            }
-            _ => for_each_value::<Float64Type>(column, input, |id, v, _| each(id, v)),
-        }
+        for_each_value::<Float64Type>(column, input, |id, v, _| each(id, v))
     }
     fn array(result: &DataType, values: impl Iterator<Item = Option<f64>>) -> ArrayRef {
-        match result {
-            DataType::Float => {
-                Arc::new(values.map(|v| v.map(|v| v as f32)).collect::<Float32Array>())
-            }
-            _ => Arc::new(values.collect::<Float64Array>()),
-        }
+        retyped(Arc::new(values.collect::<Float64Array>()), &result.arrow())
     }
 }
 

@@ -9,6 +9,7 @@
 //! their names are for people.
 
 use crate::rows::columns::batch_of;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -52,18 +53,25 @@ pub fn state_batch(owners: ArrayRef, columns: Vec<(String, ArrayRef)>) -> Result
 /// Names for columns of a table, in this order, such that none is another's or the beginning of
 /// another's up to a dot, and none looks like one of the engine's own, which begin with `$`.
 pub(crate) fn unique_names<'a>(wanted: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let begins = |long: &str, short: &str| {
-        long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    let beginnings = |name: &str| -> Vec<String> {
+        name.match_indices('.').map(|(at, _)| name[..at].to_owned()).collect()
     };
     let mut names: Vec<String> = Vec::new();
+    let mut taken: HashSet<String> = HashSet::new();
+    let mut taken_beginnings: HashSet<String> = HashSet::new();
     for wanted in wanted {
         let wanted = if wanted.starts_with('$') { format!("${wanted}") } else { wanted.to_owned() };
         let mut name = wanted.clone();
         let mut number = 1;
-        while names.iter().any(|other| begins(other, &name) || begins(&name, other)) {
+        while taken.contains(&name)
+            || taken_beginnings.contains(&name)
+            || beginnings(&name).iter().any(|beginning| taken.contains(beginning))
+        {
             number += 1;
             name = format!("{wanted}#{number}");
         }
+        taken_beginnings.extend(beginnings(&name));
+        taken.insert(name.clone());
         names.push(name);
     }
     names

@@ -45,27 +45,23 @@ impl CanonicalOrder {
         ids: &[u32],
         major: impl Fn(usize) -> i64,
     ) -> Result<Vec<u32>> {
+        // What follows is compiled once, and not for each caller: sorting is long code.
+        let majors: Vec<i64> = (0..ids.len()).map(major).collect();
+        if !self.fields.is_empty() && ids.len() > 1 && keys.prefix(ids[0]).is_some() {
+            return self.by_prefix(keys, ids, &majors);
+        }
         let mut places: Vec<u32> = (0..ids.len() as u32).collect();
-        if self.fields.is_empty() || ids.len() < 2 {
-            places.sort_by_key(|&place| major(place as usize));
-            return Ok(places);
+        match self.fields.is_empty() || ids.len() < 2 {
+            true => sort_by_major(&mut places, &majors),
+            false => self.by_bytes(keys, ids, &mut places, &majors)?,
         }
-        if keys.prefix(ids[0]).is_some() {
-            return self.by_prefix(keys, ids, major);
-        }
-        self.by_bytes(keys, ids, &mut places, major)?;
         Ok(places)
     }
 
     /// Sorts by virtual partition and the first bytes of the keys, which stand in one number next
     /// to the place; where these are equal, by all bytes. Encoding every key to compare it took a
     /// quarter of the time of a word count.
-    fn by_prefix(
-        &self,
-        keys: &KeyTable,
-        ids: &[u32],
-        major: impl Fn(usize) -> i64,
-    ) -> Result<Vec<u32>> {
+    fn by_prefix(&self, keys: &KeyTable, ids: &[u32], majors: &[i64]) -> Result<Vec<u32>> {
         let coarse = |place: usize| -> u128 {
             let virtual_partition = u128::from(keys.hash_of(ids[place]) >> 56);
             let (is_value, first) = keys.prefix(ids[place]).unwrap_or_default();
@@ -80,12 +76,11 @@ impl CanonicalOrder {
         for tied in sorted.chunk_by(same) {
             let to = from + tied.len();
             if tied.len() > 1 {
-                self.by_bytes(keys, ids, &mut places[from..to], |_| 0)?;
+                self.by_bytes(keys, ids, &mut places[from..to], majors)?;
             }
             from = to;
         }
-        // Few windows leave together, mostly one.
-        places.sort_by_key(|&place| major(place as usize));
+        sort_by_major(&mut places, majors);
         Ok(places)
     }
 
@@ -95,12 +90,12 @@ impl CanonicalOrder {
         keys: &KeyTable,
         ids: &[u32],
         places: &mut [u32],
-        major: impl Fn(usize) -> i64,
+        majors: &[i64],
     ) -> Result<()> {
         let converter = RowConverter::new(self.fields.clone())?;
         let named: Vec<u32> = places.iter().map(|&place| ids[place as usize]).collect();
         let rows = converter.convert_columns(&keys.take_keys(&named)?)?;
-        let coarse = |n: usize| (major(places[n] as usize), keys.hash_of(named[n]) >> 56);
+        let coarse = |n: usize| (majors[places[n] as usize], keys.hash_of(named[n]) >> 56);
         let mut order: Vec<usize> = (0..named.len()).collect();
         order.sort_unstable_by(|&a, &b| {
             coarse(a).cmp(&coarse(b)).then_with(|| rows.row(a).cmp(&rows.row(b)))
@@ -109,6 +104,12 @@ impl CanonicalOrder {
         places.copy_from_slice(&sorted);
         Ok(())
     }
+}
+
+/// Sorts places by these numbers; equal ones stay as they are. Few windows leave together, mostly
+/// one.
+fn sort_by_major(places: &mut [u32], majors: &[i64]) {
+    places.sort_by_key(|&place| majors[place as usize]);
 }
 
 #[cfg(test)]
@@ -150,7 +151,8 @@ mod tests {
             let major = |place: usize| (place % 3) as i64;
             let quick = canonical.permutation(&table, &ids, major).expect("sorted");
             let mut slow: Vec<u32> = (0..ids.len() as u32).collect();
-            canonical.by_bytes(&table, &ids, &mut slow, major).expect("sorted");
+            let majors: Vec<i64> = (0..ids.len()).map(major).collect();
+            canonical.by_bytes(&table, &ids, &mut slow, &majors).expect("sorted");
             assert_eq!(quick, slow);
         }
     }

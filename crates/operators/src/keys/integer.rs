@@ -16,7 +16,7 @@ use arrow_array::types::{
     Date32Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
 };
-use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType as Arrow, TimeUnit};
 use thalweg_core::Result;
@@ -26,6 +26,7 @@ use super::ids::NULL_HASH;
 use super::ids::{ABSENT, Ids};
 use super::low_bits::LowBits;
 use crate::gradual::{GradualTable, Pages};
+use crate::rows::columns::retyped;
 
 /// True for the types that [`values`] reads.
 pub(super) fn is_integer_like(data_type: &Arrow) -> bool {
@@ -117,24 +118,14 @@ pub(super) fn array_of(
     keys: impl Iterator<Item = i64>,
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
-    macro_rules! narrowed {
-        ($type:ty) => {{
-            let values: Vec<_> = keys.map(|key| key as _).collect();
-            let array = PrimitiveArray::<$type>::new(values.into(), nulls);
-            Arc::new(array.with_data_type(data_type.clone()))
-        }};
-    }
+    let values: ArrayRef = Arc::new(Int64Array::new(keys.collect(), nulls));
     match data_type {
-        Arrow::Boolean => Arc::new(BooleanArray::new(keys.map(|key| key != 0).collect(), nulls)),
-        Arrow::Int8 => narrowed!(Int8Type),
-        Arrow::Int16 => narrowed!(Int16Type),
-        Arrow::Int32 => narrowed!(Int32Type),
-        Arrow::Date32 => narrowed!(Date32Type),
-        Arrow::Time32(_) => narrowed!(Time32MillisecondType),
-        Arrow::Timestamp(TimeUnit::Millisecond, _) => narrowed!(TimestampMillisecondType),
-        Arrow::Timestamp(TimeUnit::Microsecond, _) => narrowed!(TimestampMicrosecondType),
-        Arrow::Timestamp(_, _) => narrowed!(TimestampNanosecondType),
-        _ => narrowed!(Int64Type),
+        Arrow::Boolean => {
+            let longs = values.as_primitive::<Int64Type>();
+            Arc::new(BooleanArray::from_unary(longs, |key| key != 0))
+        }
+        Arrow::Date32 | Arrow::Time32(_) => retyped(retyped(values, &Arrow::Int32), data_type),
+        _ => retyped(values, data_type),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow_schema::SchemaRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, make_array};
+use arrow_schema::{DataType as Arrow, SchemaRef};
 use arrow_select::take::take_arrays;
 use thalweg_core::{DataType, Error, Result, TableSchema};
 
@@ -31,6 +33,31 @@ pub(crate) fn check_columns(
 /// Those of the columns that are keys.
 pub(crate) fn keys_of(columns: &[ArrayRef], keys: &[usize]) -> Vec<ArrayRef> {
     keys.iter().map(|&key| ArrayRef::clone(&columns[key])).collect()
+}
+
+/// The same numbers as a column of another type: without a copy where the type is held by such
+/// numbers, else as the narrower numbers that it is held by.
+pub(crate) fn retyped(column: ArrayRef, to: &Arrow) -> ArrayRef {
+    match (column.data_type(), to) {
+        (from, to) if from == to => column,
+        (Arrow::Int32, Arrow::Int8) => {
+            Arc::new(column.as_primitive::<Int32Type>().unary::<_, Int8Type>(|v| v as i8))
+        }
+        (Arrow::Int32, Arrow::Int16) => {
+            Arc::new(column.as_primitive::<Int32Type>().unary::<_, Int16Type>(|v| v as i16))
+        }
+        (Arrow::Int64, Arrow::Int32) => {
+            Arc::new(column.as_primitive::<Int64Type>().unary::<_, Int32Type>(|v| v as i32))
+        }
+        (Arrow::Int64, Arrow::Int8 | Arrow::Int16) => retyped(retyped(column, &Arrow::Int32), to),
+        (Arrow::Float64, Arrow::Float32) => {
+            Arc::new(column.as_primitive::<Float64Type>().unary::<_, Float32Type>(|v| v as f32))
+        }
+        _ => {
+            let data = column.to_data().into_builder().data_type(to.clone()).build();
+            make_array(data.expect("both types are held by the same numbers"))
+        }
+    }
 }
 
 /// Rows of columns.

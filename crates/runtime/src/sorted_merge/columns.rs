@@ -4,19 +4,22 @@
 //! **Invariant:** the row with index n of a picked set is the n-th row of its spans joined; so one
 //! list of indices serves every column, whatever its type, and stamps as well.
 //!
-//! Columns of fixed width without nulls are copied and gathered here, by their native values; all
-//! others by Arrow's `concat` and `take`. A set of one span is a slice, no row is copied.
+//! Columns of the most common types of fixed width, without nulls, are copied and gathered here, by
+//! their native values; all others by Arrow's `concat` and `take`. A set of one span is a slice, no row is copied.
 
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Int64Type, TimestampMillisecondType};
+use arrow_array::types::{
+    ArrowPrimitiveType, Decimal128Type, Float64Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+};
 use arrow_array::{
     Array, ArrayRef, Int64Array, PrimitiveArray, RecordBatch, RecordBatchOptions,
-    TimestampMillisecondArray, UInt32Array, downcast_primitive,
+    TimestampMillisecondArray, UInt32Array,
 };
 use arrow_buffer::{ArrowNativeType, ScalarBuffer};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 use thalweg_core::time::AHEAD_MS;
@@ -146,15 +149,22 @@ impl PickedRows<'_> {
         if columns.iter().any(|column| column.null_count() > 0) {
             return self.column_of_any_type(&columns);
         }
-        macro_rules! fixed_width {
-            ($native:ty) => {
-                Ok(self.column_of_fixed_width::<$native>(&columns))
-            };
-        }
-        downcast_primitive! {
-            columns[0].data_type() => (fixed_width),
-            _ => self.column_of_any_type(&columns),
-        }
+        Ok(match columns[0].data_type() {
+            DataType::Int32 => self.column_of_fixed_width::<Int32Type>(&columns),
+            DataType::Int64 => self.column_of_fixed_width::<Int64Type>(&columns),
+            DataType::Float64 => self.column_of_fixed_width::<Float64Type>(&columns),
+            DataType::Decimal128(..) => self.column_of_fixed_width::<Decimal128Type>(&columns),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => {
+                self.column_of_fixed_width::<TimestampMillisecondType>(&columns)
+            }
+            DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                self.column_of_fixed_width::<TimestampMicrosecondType>(&columns)
+            }
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+                self.column_of_fixed_width::<TimestampNanosecondType>(&columns)
+            }
+            _ => self.column_of_any_type(&columns)?,
+        })
     }
 
     fn column_of_fixed_width<T: ArrowPrimitiveType>(&self, columns: &[&ArrayRef]) -> ArrayRef {

@@ -1,6 +1,6 @@
 //! What handlers share: the server, its limits, and how bodies, parameters and lists are read.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Json;
@@ -54,6 +54,15 @@ pub(crate) struct Limits {
     pub meters: Meters,
 }
 
+/// The lock of an answer is held to put it there or to take it.
+const NO_PANIC: &str = "nobody panics while holding the lock of an answer";
+
+/// Runs something on a thread that may block, to its end or until it panics. Boxed, since what
+/// Tokio does for a task is compiled for each kind of them.
+async fn run_blocking(work: Box<dyn FnOnce() + Send>) {
+    let _ = tokio::task::spawn_blocking(work).await;
+}
+
 impl App {
     /// The REST interface of a server.
     pub fn new(server: Arc<Server>) -> App {
@@ -77,9 +86,15 @@ impl App {
         &self,
         ask: impl FnOnce(&Arc<Server>) -> Outcome<T> + Send + 'static,
     ) -> Outcome<T> {
-        let server = Arc::clone(&self.server);
-        let asked = tokio::task::spawn_blocking(move || ask(&server)).await;
-        asked.unwrap_or_else(|_| {
+        let (server, answer) = (Arc::clone(&self.server), Arc::new(Mutex::new(None)));
+        let answered = Arc::clone(&answer);
+        let ask = move || {
+            let outcome = ask(&server);
+            *answered.lock().expect(NO_PANIC) = Some(outcome);
+        };
+        run_blocking(Box::new(ask)).await;
+        let outcome = answer.lock().expect(NO_PANIC).take();
+        outcome.unwrap_or_else(|| {
             Err(Problem::new(500, "panicked", "the server has a bug: please report it"))
         })
     }

@@ -14,11 +14,11 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use thalweg_core::{Error, Result};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::guard::Peer;
+use crate::byte_stream::ByteStream;
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 256;
@@ -106,7 +106,7 @@ async fn accept_unix(listener: UnixListener, router: Router, limit: Arc<Semaphor
                 if let Ok(user) = user
                     && (user == own || user == 0)
                 {
-                    serve_one(stream, Peer::User(user), router.clone(), permit);
+                    serve_one(Box::new(stream), Peer::User(user), router.clone(), permit);
                 }
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -120,7 +120,7 @@ async fn accept_tcp(listener: Option<TcpListener>, router: Router, limit: Arc<Se
         match listener.accept().await {
             Ok((stream, address)) => {
                 let _ = stream.set_nodelay(true);
-                serve_one(stream, Peer::Address(address), router.clone(), permit);
+                serve_one(Box::new(stream), Peer::Address(address), router.clone(), permit);
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
@@ -128,7 +128,7 @@ async fn accept_tcp(listener: Option<TcpListener>, router: Router, limit: Arc<Se
 }
 
 fn serve_one(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: Box<dyn ByteStream>,
     peer: Peer,
     router: Router,
     permit: OwnedSemaphorePermit,

@@ -4,10 +4,11 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 
-use crossbeam_channel::{RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt};
@@ -107,12 +108,16 @@ impl Objects {
         &self,
         call: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> io::Result<Call<T>> {
-        let (sender, result) = bounded(1);
-        let task = driver()?.spawn(async move {
-            // Nobody waits if the call was given up.
-            let _ = sender.send(call.await);
-        });
-        Ok(Call { result, task })
+        let result = Arc::new(Mutex::new(None));
+        let (sender, ended) = bounded(0);
+        let answer = Arc::clone(&result);
+        // Boxed, and with a channel of no values, all calls are the same code for the runtime.
+        let task = driver()?.spawn(Box::pin(async move {
+            let answered = call.await;
+            *answer.lock().expect(NO_PANIC) = Some(answered);
+            drop(sender);
+        }) as Pin<Box<dyn Future<Output = ()> + Send>>);
+        Ok(Call { result, ended, task })
     }
 
     /// What the store says of an object; `None` if it has none of this key.
@@ -122,28 +127,36 @@ impl Objects {
     }
 }
 
+/// The lock of a result is held to put it there or to take it.
+const NO_PANIC: &str = "nobody panics while holding the lock of a result";
+
 /// A call that was made.
 pub struct Call<T> {
-    result: crossbeam_channel::Receiver<object_store::Result<T>>,
+    /// Is there when the call has ended.
+    result: Arc<Mutex<Option<object_store::Result<T>>>>,
+    /// Nothing comes through it; its sender is dropped with the call.
+    ended: Receiver<()>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl<T> Call<T> {
     pub fn wait(self, cancel: &Cancel) -> io::Result<T> {
-        loop {
-            if cancel.is_set() {
-                // Not `Interrupted`, after which callers try again.
-                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, Cancelled));
-            }
-            match self.result.recv_timeout(TICK) {
-                Ok(result) => return result.map_err(failed),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(io::Error::other("the call has ended without an answer"));
-                }
-            }
+        wait_for_end(&self.ended, cancel)?;
+        match self.result.lock().expect(NO_PANIC).take() {
+            Some(result) => result.map_err(failed),
+            None => Err(io::Error::other("the call has ended without an answer")),
         }
     }
+}
+
+fn wait_for_end(ended: &Receiver<()>, cancel: &Cancel) -> io::Result<()> {
+    while !cancel.is_set() {
+        if ended.recv_timeout(TICK) == Err(RecvTimeoutError::Disconnected) {
+            return Ok(());
+        }
+    }
+    // Not `Interrupted`, after which callers try again.
+    Err(io::Error::new(io::ErrorKind::ConnectionAborted, Cancelled))
 }
 
 impl<T> Drop for Call<T> {

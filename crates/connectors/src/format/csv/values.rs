@@ -106,9 +106,9 @@ fn typed<'a>(
 ) -> Result<ArrayRef> {
     match data_type {
         DataType::Array(element) => {
-            array(&element.data_type, data_type, delimiter, rows, field, bad)
+            array(&element.data_type, data_type, delimiter, rows, &field, bad)
         }
-        DataType::Row(columns) => row_values(columns, data_type, (delimiter, rows), field, bad),
+        DataType::Row(columns) => row_values(columns, data_type, (delimiter, rows), &field, bad),
         scalar_type => scalar(scalar_type, rows, field, &mut |row, text| bad.add(row, text)),
     }
 }
@@ -119,17 +119,22 @@ fn typed<'a>(
 /// If values of this type have no text.
 pub fn one(data_type: &DataType, text: Option<&str>) -> Result<Option<ArrayRef>> {
     let mut is_bad = false;
-    let value = scalar(data_type, 1, |_| text.map(Cow::Borrowed), &mut |_, _| is_bad = true)?;
+    let field: Field<'_, '_> = &|_| text.map(Cow::Borrowed);
+    let value = scalar(data_type, 1, field, &mut |_, _| is_bad = true)?;
     Ok((!is_bad).then_some(value))
 }
 
+/// A field by its row, where a call for each costs little next to the rest: the loops of columns are
+/// long code, which is compiled for each kind of field.
+type Field<'f, 'a> = &'f dyn Fn(usize) -> Option<Cow<'a, str>>;
+
 /// Reads arrays: elements between delimiters.
-fn array<'a>(
+fn array(
     element: &DataType,
     list: &DataType,
     delimiter: &str,
     rows: usize,
-    field: impl Fn(usize) -> Option<Cow<'a, str>>,
+    field: Field<'_, '_>,
     bad: &mut BadFields,
 ) -> Result<ArrayRef> {
     let mut elements: Vec<(usize, String)> = Vec::new();
@@ -144,7 +149,7 @@ fn array<'a>(
         }
         lengths.push(elements.len() - before);
     }
-    let text = |i: usize| Some(Cow::Borrowed(elements[i].1.as_str()));
+    let text: Field<'_, '_> = &|i| Some(Cow::Borrowed(elements[i].1.as_str()));
     let mut note = |i: usize, text: &str| bad.add(elements[i].0, text);
     let values = scalar(element, elements.len(), text, &mut note)?;
     let arrow_schema::DataType::List(item) = list.arrow() else {
@@ -157,11 +162,11 @@ fn array<'a>(
 
 /// Reads ROWs: fields between delimiters, by their places. What is left over is dropped, as in
 /// Flink; a ROW with too few fields cannot be read.
-fn row_values<'a>(
+fn row_values(
     columns: &[Column],
     data_type: &DataType,
     (delimiter, rows): (&str, usize),
-    field: impl Fn(usize) -> Option<Cow<'a, str>>,
+    field: Field<'_, '_>,
     bad: &mut BadFields,
 ) -> Result<ArrayRef> {
     let mut parts: Vec<Vec<Option<String>>> = vec![Vec::with_capacity(rows); columns.len()];
@@ -178,7 +183,7 @@ fn row_values<'a>(
         }
     }
     let values = columns.iter().zip(&parts).map(|(column, part)| {
-        let text = |row: usize| part[row].as_deref().map(Cow::Borrowed);
+        let text: Field<'_, '_> = &|row| part[row].as_deref().map(Cow::Borrowed);
         scalar(&column.column_type.data_type, rows, text, &mut |row, text| bad.add(row, text))
     });
     let values = values.collect::<Result<Vec<ArrayRef>>>()?;

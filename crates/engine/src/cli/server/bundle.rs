@@ -16,7 +16,7 @@ pub fn support_bundle(arguments: &BundleArguments) -> u8 {
     with_client(&arguments.server, |client| {
         let mut bytes = Vec::new();
         let place = path(&arguments.job, "/bundle.zip");
-        let status = client.ask_by_piece("GET", &place, (None, false), |piece| {
+        let status = client.ask_by_piece("GET", &place, (None, false), &mut |piece| {
             bytes.extend_from_slice(piece);
             true
         })?;

@@ -132,7 +132,7 @@ fn print_lines(
     mut show: impl FnMut(&Value) -> String,
 ) -> Result<u8> {
     let (mut waiting, mut failure) = (Vec::new(), None);
-    let status = client.ask_by_piece("GET", place, (None, false), |piece| {
+    let status = client.ask_by_piece("GET", place, (None, false), &mut |piece| {
         waiting.extend_from_slice(piece);
         while let Some(end) = waiting.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = waiting.drain(..=end).collect();

@@ -66,8 +66,8 @@ impl Aggregate for Moments {
         Ok(match &types.argument {
             DataType::Decimal(_, scale) => decimals(DecimalMoments { kind, scale: *scale, result }),
             other if other.is_integer() => integers(other, IntegerMoments { kind, result }),
-            other if other.is_float() && retracts => floats(other, exact::Moments { kind, result }),
-            other if other.is_float() => floats(other, moments::Moments { kind, result }),
+            other if other.is_float() && retracts => floats(exact::Moments { kind, result }),
+            other if other.is_float() => floats(moments::Moments { kind, result }),
             other => return Err(without_variance(other)),
         })
     }

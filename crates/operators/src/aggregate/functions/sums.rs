@@ -71,8 +71,8 @@ impl Aggregate for Sum {
             }
             DataType::Decimal(_, scale) => decimals(DecimalSum::<i256>::new(*scale, result, mean)),
             other if other.is_integer() => integers(other, IntegerSum { result, mean }),
-            other if other.is_float() && retracts => floats(other, exact::Sum { result, mean }),
-            other if other.is_float() => floats(other, FloatSum { result, mean }),
+            other if other.is_float() && retracts => floats(exact::Sum { result, mean }),
+            other if other.is_float() => floats(FloatSum { result, mean }),
             other => return Err(not_summed(other)),
         })
     }

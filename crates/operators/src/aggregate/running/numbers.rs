@@ -10,10 +10,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow_array::PrimitiveArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type,
-};
+use arrow_array::types::{ArrowPrimitiveType, Decimal128Type, Float64Type, Int32Type, Int64Type};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Result};
 
@@ -46,8 +43,7 @@ macro_rules! holds {
         }
     )*};
 }
-holds!(Int8Type as i64, Int16Type as i64, Int32Type as i64, Int64Type as i64);
-holds!(Float32Type as f64, Float64Type as f64, Decimal128Type as i128);
+holds!(Int32Type as i64, Int64Type as i64, Float64Type as f64, Decimal128Type as i128);
 
 /// A running aggregate of integers of this type.
 pub(in crate::aggregate) fn integers<A: Arithmetic<Number = i64>>(
@@ -55,22 +51,16 @@ pub(in crate::aggregate) fn integers<A: Arithmetic<Number = i64>>(
     of: A,
 ) -> Box<dyn RunningAggregate> {
     match argument {
-        DataType::TinyInt => column::<Int8Type, A>(of),
-        DataType::SmallInt => column::<Int16Type, A>(of),
-        DataType::Int => column::<Int32Type, A>(of),
+        DataType::TinyInt | DataType::SmallInt | DataType::Int => column::<Int32Type, A>(of),
         _ => column::<Int64Type, A>(of),
     }
 }
 
 /// A running aggregate of FLOAT or DOUBLE.
 pub(in crate::aggregate) fn floats<A: Arithmetic<Number = f64>>(
-    argument: &DataType,
     of: A,
 ) -> Box<dyn RunningAggregate> {
-    match argument {
-        DataType::Float => column::<Float32Type, A>(of),
-        _ => column::<Float64Type, A>(of),
-    }
+    column::<Float64Type, A>(of)
 }
 
 /// A running aggregate of DECIMALs.
