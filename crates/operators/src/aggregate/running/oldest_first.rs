@@ -38,10 +38,7 @@ pub(in crate::aggregate) fn queues(
     let arrow = argument.arrow();
     macro_rules! numbers {
         ($type:ty) => {
-            Some(match is_max {
-                true => Box::new(Queues::<$type, true>::new(arrow)),
-                false => Box::new(Queues::<$type, false>::new(arrow)),
-            })
+            Some(Box::new(Queues::<$type>::new(is_max, arrow)))
         };
     }
     with_primitive!(arrow.clone(), numbers, None)
@@ -67,8 +64,7 @@ impl<N: ArrowNativeTypeOp> Queue<N> {
     }
 
     #[inline(always)]
-    fn add<const MAX: bool>(&mut self, value: N) {
-        let stays = if MAX { Ordering::Greater } else { Ordering::Less };
+    fn add(&mut self, value: N, stays: Ordering) {
         while self.values.back().is_some_and(|(last, _)| last.compare(value) != stays) {
             self.values.pop_back();
         }
@@ -93,7 +89,9 @@ impl<N: ArrowNativeTypeOp> Queue<N> {
 }
 
 /// A queue for each group.
-struct Queues<T: ArrowPrimitiveType, const MAX: bool> {
+struct Queues<T: ArrowPrimitiveType> {
+    /// How a value that stays compares with one that comes after it.
+    stays: Ordering,
     groups: Vec<Queue<T::Native>>,
     /// The values of all queues.
     kept: usize,
@@ -101,13 +99,14 @@ struct Queues<T: ArrowPrimitiveType, const MAX: bool> {
     types: PhantomData<fn() -> T>,
 }
 
-impl<T: ArrowPrimitiveType, const MAX: bool> Queues<T, MAX> {
-    fn new(result: Arrow) -> Self {
-        Queues { groups: Vec::new(), kept: 0, result, types: PhantomData }
+impl<T: ArrowPrimitiveType> Queues<T> {
+    fn new(is_max: bool, result: Arrow) -> Self {
+        let stays = if is_max { Ordering::Greater } else { Ordering::Less };
+        Queues { stays, groups: Vec::new(), kept: 0, result, types: PhantomData }
     }
 }
 
-impl<T: ArrowPrimitiveType, const MAX: bool> RunningAggregate for Queues<T, MAX>
+impl<T: ArrowPrimitiveType> RunningAggregate for Queues<T>
 where
     T::Native: Send,
 {
@@ -127,7 +126,7 @@ where
             }
             let before = queue.best();
             if is_taken(taken.as_ref(), place) {
-                if step.retracts() { queue.retract() } else { queue.add::<MAX>(value) }
+                if step.retracts() { queue.retract() } else { queue.add(value, self.stays) }
             }
             pairs.push(before, queue.best());
             self.kept = self.kept + queue.values.len() - kept;
