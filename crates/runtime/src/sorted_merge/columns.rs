@@ -4,8 +4,9 @@
 //! **Invariant:** the row with index n of a picked set is the n-th row of its spans joined; so one
 //! list of indices serves every column, whatever its type, and stamps as well.
 //!
-//! Columns of the most common types of fixed width, without nulls, are copied and gathered here, by
-//! their native values; all others by Arrow's `concat` and `take`. A set of one span is a slice, no row is copied.
+//! Columns of the most common types of fixed width, without nulls, are copied and gathered here,
+//! by their native values; all others by Arrow's `concat` and `take`. A set of one span is a slice,
+//! no row is copied.
 
 use std::sync::Arc;
 

@@ -124,8 +124,8 @@ pub fn one(data_type: &DataType, text: Option<&str>) -> Result<Option<ArrayRef>>
     Ok((!is_bad).then_some(value))
 }
 
-/// A field by its row, where a call for each costs little next to the rest: the loops of columns are
-/// long code, which is compiled for each kind of field.
+/// A field by its row, where a call for each costs little next to the rest: the loops of columns
+/// are long code, which is compiled for each kind of field.
 type Field<'f, 'a> = &'f dyn Fn(usize) -> Option<Cow<'a, str>>;
 
 /// Reads arrays: elements between delimiters.
