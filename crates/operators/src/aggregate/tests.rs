@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
-    Array, Decimal128Array, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch,
-    StringViewArray,
+    Array, Decimal128Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
+    Int64Array, ListArray, RecordBatch, StringViewArray, UInt32Array,
 };
 use arrow_cast::display::array_value_to_string;
 use thalweg_core::{ColumnType, DataType};
@@ -129,6 +129,43 @@ fn floats_are_compared_in_a_total_order() {
 }
 
 /// The squares of four of them do not fit 128 bits.
+/// Narrow numbers are held in wide ones: a piece of a bundle gives what its rows alone give.
+#[test]
+fn narrow_numbers_are_taken_from_the_rows_of_a_piece() {
+    let tiny: Int8Array = [Some(127), None, Some(-128), Some(3), Some(1)].into_iter().collect();
+    let small: Int16Array =
+        [Some(32767), None, Some(-32768), Some(3), Some(1)].into_iter().collect();
+    let float: Float32Array =
+        [Some(0.1), None, Some(-2.5), Some(f32::NAN), Some(7.0)].into_iter().collect();
+    let columns: [(DataType, ArrayRef); 3] = [
+        (DataType::TinyInt, Arc::new(tiny)),
+        (DataType::SmallInt, Arc::new(small)),
+        (DataType::Float, Arc::new(float)),
+    ];
+    for (of, column) in columns {
+        for name in ["SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "VAR_POP"] {
+            let rows = [1, 2, 4];
+            let call = call(name, false, &of);
+            let mut states = call.accumulator(Some(&of)).expect("an accumulator");
+            states.grow(1);
+            let piece = UpdateInput { rows: Some(&rows), ..input(&[0, 0, 0], &column, 0) };
+            states.update(&piece).expect("updated");
+            let result = states.evaluate(&[0]).expect("evaluated");
+            assert_eq!(*result.data_type(), call.result.data_type.arrow(), "{name}");
+            let alone = arrow_select::take::take(&column, &UInt32Array::from(rows.to_vec()), None);
+            let alone = whole(name, of.clone(), alone.expect("rows"));
+            assert_eq!(show(&result), [alone], "{name} of {of}");
+        }
+    }
+    let bytes: ArrayRef = Arc::new(Int8Array::from(vec![-128, 127, 5]));
+    assert_eq!(whole("MIN", DataType::TinyInt, bytes.clone()), "-128");
+    assert_eq!(whole("MAX", DataType::TinyInt, bytes.clone()), "127");
+    assert_eq!(whole("LAST_VALUE", DataType::TinyInt, bytes), "5");
+    let floats: ArrayRef = Arc::new(Float32Array::from(vec![0.1, -0.3]));
+    assert_eq!(whole("MIN", DataType::Float, floats.clone()), "-0.3");
+    assert_eq!(whole("MAX", DataType::Float, floats), "0.1");
+}
+
 #[test]
 fn deviations_of_large_integers_are_exact() {
     let column = || -> ArrayRef { Arc::new(Int64Array::from([i64::MAX, i64::MIN].repeat(8))) };

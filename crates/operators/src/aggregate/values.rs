@@ -18,9 +18,12 @@ use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type,
 };
-use arrow_array::{Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, PrimitiveArray};
+use arrow_array::{
+    Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, PrimitiveArray, UInt32Array,
+};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType as Arrow;
+use arrow_select::take::take;
 use thalweg_core::{DataType, Error, Result};
 
 use super::UpdateInput;
@@ -50,13 +53,26 @@ pub(super) fn declared<T: ArrowPrimitiveType>(column: &ArrayRef) -> Result<Primi
 }
 
 /// The native type of a primitive column and a loop over its non-NULL values: `each(group, value,
-/// row)`. The four shapes (with and without NULLs and selection) are distinguished once per run.
+/// row)`. The shapes (with and without NULLs and selection) are distinguished once per run.
 #[inline]
 pub(super) fn for_each_value<T: ArrowPrimitiveType>(
     column: &ArrayRef,
     input: &UpdateInput<'_>,
     mut each: impl FnMut(usize, T::Native, u32),
 ) -> Result<()> {
+    if let Some(rows) = input.rows
+        && matches!(column.data_type(), Arrow::Int8 | Arrow::Int16 | Arrow::Float32)
+    {
+        // A piece may be a small part of a bundle: its rows alone are made wide.
+        let column = take(column, &UInt32Array::from(rows.to_vec()), None)?;
+        let declared = declared::<T>(&column)?;
+        for (place, (&id, &row)) in input.ids.iter().zip(rows).enumerate() {
+            if declared.is_valid(place) {
+                each(id as usize, declared.value(place), row);
+            }
+        }
+        return Ok(());
+    }
     let declared = declared::<T>(column)?;
     let values: &[T::Native] = declared.values();
     match (input.rows, nulls(column)) {
