@@ -128,7 +128,6 @@ fn floats_are_compared_in_a_total_order() {
     assert_eq!(whole("VAR_POP", DataType::Double, column(&[1.0, f64::NAN])), "NaN");
 }
 
-/// The squares of four of them do not fit 128 bits.
 /// Narrow numbers are held in wide ones: a piece of a bundle gives what its rows alone give.
 #[test]
 fn narrow_numbers_are_taken_from_the_rows_of_a_piece() {
@@ -166,6 +165,7 @@ fn narrow_numbers_are_taken_from_the_rows_of_a_piece() {
     assert_eq!(whole("MAX", DataType::Float, floats), "0.1");
 }
 
+/// The squares of four of them do not fit 128 bits.
 #[test]
 fn deviations_of_large_integers_are_exact() {
     let column = || -> ArrayRef { Arc::new(Int64Array::from([i64::MAX, i64::MIN].repeat(8))) };
