@@ -64,8 +64,13 @@ use packed::PackedTable;
 use rows::RowTable;
 use text::TextTable;
 
-/// To look at a key that stays costs about this many times less than to look one up that goes.
-const LOOKED_AT: usize = 16;
+/// In a table of more keys than fit into a cache near the core, to look at a key that stays costs
+/// about this many times less than to look one up that goes.
+const LOOKED_AT: usize = 8;
+
+/// Up to this many keys are always looked up, which then costs less than a walk, even if half of
+/// them go.
+const LOOKED_UP: usize = 32 * 1024;
 
 enum Layout {
     /// No key columns: one group, id 0.
@@ -219,15 +224,19 @@ impl KeyTable {
         self.ids.free.push(id);
     }
 
-    /// Forgets some keys, none of them twice. Where they are many, those that stay are looked at,
-    /// too: one walk over the table costs less than a look-up for each key that goes.
+    /// Forgets some keys, none of them twice. Where they are many in a large table, those that stay
+    /// are looked at, too: one walk over it costs less than a look-up for each key that goes.
     ///
     /// Ids are free afterwards. All of them must be live.
     pub fn release_all(&mut self, ids: &[u32]) {
-        if ids.len() * LOOKED_AT < self.len() {
+        if self.len() <= LOOKED_UP || ids.len() * LOOKED_AT < self.len() {
             ids.iter().for_each(|&id| self.release(id));
-            return;
+        } else {
+            self.release_in_a_walk(ids);
         }
+    }
+
+    fn release_in_a_walk(&mut self, ids: &[u32]) {
         let mut gone = BooleanBufferBuilder::new(self.id_limit());
         gone.append_n(self.id_limit(), false);
         ids.iter().for_each(|&id| gone.set_bit(id as usize, true));
