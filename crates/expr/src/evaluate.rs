@@ -8,7 +8,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow_arith::boolean;
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, NullArray, UInt32Array, new_empty_array, new_null_array,
@@ -21,6 +20,7 @@ use thalweg_core::{Result, Watermark, WatermarkBefore};
 
 use crate::expr::{EvalContext, Expr, ExprKind};
 use crate::function::{Arguments, Function, Value};
+use crate::kernels::logic;
 use crate::{kernels, literal};
 
 /// The rows in hand: all of a batch, or those that reach a branch.
@@ -103,17 +103,15 @@ fn evaluate_kind(expr: &Expr, rows: &Rows<'_>) -> Result<Value> {
             };
             Ok(value.with(cast.apply(value.array())?))
         }
-        ExprKind::And(left, right) => logic(left, right, rows, true),
-        ExprKind::Or(left, right) => logic(left, right, rows, false),
+        ExprKind::And(left, right) => and_or(left, right, rows, true),
+        ExprKind::Or(left, right) => and_or(left, right, rows, false),
         ExprKind::Not(input) => {
             let value = evaluate(input, rows)?;
-            Ok(value.with(Arc::new(boolean::not(value.array().as_boolean())?)))
+            Ok(value.with(Arc::new(logic::not(value.array().as_boolean()))))
         }
         ExprKind::IsNull { input, negated } => {
             let value = evaluate(input, rows)?;
-            let array = value.array();
-            let mask = if *negated { boolean::is_not_null(array) } else { boolean::is_null(array) };
-            Ok(value.with(Arc::new(mask?)))
+            Ok(value.with(Arc::new(logic::is_null(value.array(), *negated))))
         }
         ExprKind::Compare { op, left, right } => {
             let (left, right) = (evaluate(left, rows)?, evaluate(right, rows)?);
@@ -125,7 +123,7 @@ fn evaluate_kind(expr: &Expr, rows: &Rows<'_>) -> Result<Value> {
         }
         ExprKind::Negate(input) => {
             let value = evaluate(input, rows)?;
-            Ok(value.with(arrow_arith::numeric::neg_wrapping(value.array())?))
+            Ok(value.with(kernels::arithmetic::negate(value.array())?))
         }
     }
 }
@@ -158,27 +156,24 @@ pub(crate) fn true_mask(array: &ArrayRef) -> Result<BooleanBuffer> {
 }
 
 /// AND or OR of three-valued logic.
-fn logic(left: &Expr, right: &Expr, rows: &Rows<'_>, is_and: bool) -> Result<Value> {
+fn and_or(left: &Expr, right: &Expr, rows: &Rows<'_>, is_and: bool) -> Result<Value> {
     let first = evaluate(left, rows)?;
     let second = if right.can_fail() {
         let known = first.into_rows(rows.len)?;
         let second = evaluate_undecided(&known, right, rows, is_and)?;
-        return kleene(&known, &second, is_and).map(Value::Rows);
+        return Ok(Value::Rows(kleene(&known, &second, is_and)));
     } else {
         evaluate(right, rows)?
     };
     if first.is_constant() && second.is_constant() {
-        return kleene(first.array(), second.array(), is_and).map(Value::Constant);
+        return Ok(Value::Constant(kleene(first.array(), second.array(), is_and)));
     }
     let (first, second) = (first.into_rows(rows.len)?, second.into_rows(rows.len)?);
-    kleene(&first, &second, is_and).map(Value::Rows)
+    Ok(Value::Rows(kleene(&first, &second, is_and)))
 }
 
-fn kleene(left: &ArrayRef, right: &ArrayRef, is_and: bool) -> Result<ArrayRef> {
-    let (left, right) = (left.as_boolean(), right.as_boolean());
-    let result =
-        if is_and { boolean::and_kleene(left, right) } else { boolean::or_kleene(left, right) };
-    Ok(Arc::new(result?))
+fn kleene(left: &ArrayRef, right: &ArrayRef, is_and: bool) -> ArrayRef {
+    Arc::new(logic::kleene(left.as_boolean(), right.as_boolean(), is_and))
 }
 
 /// Evaluates the right side where the left side has not decided the result; elsewhere its value

@@ -6,6 +6,7 @@ pub(crate) mod cast;
 pub(crate) mod compare;
 pub(crate) mod datetime;
 pub(crate) mod decimal;
+pub(crate) mod logic;
 pub(crate) mod parse;
 pub(crate) mod text;
 

@@ -1,11 +1,13 @@
-//! Arithmetic on numbers: integers wrap, their division truncates and fails on zero, floats follow
-//! IEEE 754, DECIMAL is in [`super::decimal`].
+//! Arithmetic on numbers: integers and intervals wrap, division of integers truncates and fails on
+//! zero, floats follow IEEE 754, DECIMAL is in [`super::decimal`].
 
 use std::sync::Arc;
 
-use arrow_arith::numeric;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::types::{
+    ArrowPrimitiveType, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, IntervalYearMonthType,
+};
 use arrow_array::{Array, ArrayRef, ArrowNativeTypeOp, PrimitiveArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType as Arrow;
@@ -22,22 +24,113 @@ pub(crate) fn arithmetic(
     right: &Value,
     result: &DataType,
 ) -> Result<Value> {
-    let is_division = matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo);
     let array = match left.array().data_type() {
         Arrow::Decimal128(..) => decimal::arithmetic(op, left, right, result)?,
-        Arrow::Int8 if is_division => divide::<Int8Type>(op, left, right)?,
-        Arrow::Int16 if is_division => divide::<Int16Type>(op, left, right)?,
-        Arrow::Int32 if is_division => divide::<Int32Type>(op, left, right)?,
-        Arrow::Int64 if is_division => divide::<Int64Type>(op, left, right)?,
-        _ => match op {
-            ArithmeticOp::Add => numeric::add_wrapping(left, right),
-            ArithmeticOp::Subtract => numeric::sub_wrapping(left, right),
-            ArithmeticOp::Multiply => numeric::mul_wrapping(left, right),
-            ArithmeticOp::Divide => numeric::div(left, right),
-            ArithmeticOp::Modulo => numeric::rem(left, right),
-        }?,
+        Arrow::Int8 => integers::<Int8Type>(op, left, right)?,
+        Arrow::Int16 => integers::<Int16Type>(op, left, right)?,
+        Arrow::Int32 => integers::<Int32Type>(op, left, right)?,
+        Arrow::Int64 => integers::<Int64Type>(op, left, right)?,
+        Arrow::Float32 => floats::<Float32Type>(op, left, right),
+        Arrow::Float64 => floats::<Float64Type>(op, left, right),
+        Arrow::Duration(_) => sums::<DurationMillisecondType>(op, left, right)?,
+        Arrow::Interval(_) => sums::<IntervalYearMonthType>(op, left, right)?,
+        other => return Err(no_numbers(other)),
     };
     Ok(same_kind(left, right, array))
+}
+
+/// Each value with the opposite sign; the smallest integer stays.
+pub(crate) fn negate(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        Arrow::Int8 => negated::<Int8Type>(array),
+        Arrow::Int16 => negated::<Int16Type>(array),
+        Arrow::Int32 => negated::<Int32Type>(array),
+        Arrow::Int64 => negated::<Int64Type>(array),
+        Arrow::Float32 => negated::<Float32Type>(array),
+        Arrow::Float64 => negated::<Float64Type>(array),
+        Arrow::Decimal128(..) => negated::<Decimal128Type>(array),
+        Arrow::Duration(_) => negated::<DurationMillisecondType>(array),
+        Arrow::Interval(_) => negated::<IntervalYearMonthType>(array),
+        other => return Err(no_numbers(other)),
+    })
+}
+
+fn negated<T: ArrowPrimitiveType>(array: &ArrayRef) -> ArrayRef
+where
+    T::Native: ArrowNativeTypeOp,
+{
+    let negated = array.as_primitive::<T>().unary::<_, T>(|value| value.neg_wrapping());
+    Arc::new(negated.with_data_type(array.data_type().clone()))
+}
+
+fn no_numbers(found: &Arrow) -> Error {
+    Error::internal(format!("the planner let {found} through to arithmetic"))
+}
+
+fn integers<T: ArrowPrimitiveType>(
+    op: ArithmeticOp,
+    left: &Value,
+    right: &Value,
+) -> Result<ArrayRef>
+where
+    T::Native: ArrowNativeTypeOp,
+{
+    match op {
+        ArithmeticOp::Divide | ArithmeticOp::Modulo => divide::<T>(op, left, right),
+        ArithmeticOp::Multiply => Ok(each::<T>(left, right, T::Native::mul_wrapping)),
+        ArithmeticOp::Add | ArithmeticOp::Subtract => sums::<T>(op, left, right),
+    }
+}
+
+fn sums<T: ArrowPrimitiveType>(op: ArithmeticOp, left: &Value, right: &Value) -> Result<ArrayRef>
+where
+    T::Native: ArrowNativeTypeOp,
+{
+    match op {
+        ArithmeticOp::Add => Ok(each::<T>(left, right, T::Native::add_wrapping)),
+        ArithmeticOp::Subtract => Ok(each::<T>(left, right, T::Native::sub_wrapping)),
+        _ => Err(no_numbers(left.array().data_type())),
+    }
+}
+
+fn floats<T: ArrowPrimitiveType>(op: ArithmeticOp, left: &Value, right: &Value) -> ArrayRef
+where
+    T::Native: ArrowNativeTypeOp,
+{
+    match op {
+        ArithmeticOp::Add => each::<T>(left, right, T::Native::add_wrapping),
+        ArithmeticOp::Subtract => each::<T>(left, right, T::Native::sub_wrapping),
+        ArithmeticOp::Multiply => each::<T>(left, right, T::Native::mul_wrapping),
+        ArithmeticOp::Divide => each::<T>(left, right, T::Native::div_wrapping),
+        ArithmeticOp::Modulo => each::<T>(left, right, T::Native::mod_wrapping),
+    }
+}
+
+/// Computes every row, those of NULL as well: without a branch, several rows are computed at once.
+fn each<T: ArrowPrimitiveType>(
+    left: &Value,
+    right: &Value,
+    compute: impl Fn(T::Native, T::Native) -> T::Native,
+) -> ArrayRef {
+    let (a, b) = (left.array().as_primitive::<T>(), right.array().as_primitive::<T>());
+    let all_null = |rows| PrimitiveArray::<T>::new_null(rows);
+    Arc::new(match (left.is_constant(), right.is_constant()) {
+        (_, true) if b.is_null(0) => all_null(a.len()),
+        (_, true) => {
+            let y = b.value(0);
+            a.unary(|x| compute(x, y))
+        }
+        (true, false) if a.is_null(0) => all_null(b.len()),
+        (true, false) => {
+            let x = a.value(0);
+            b.unary(|y| compute(x, y))
+        }
+        (false, false) => {
+            let pairs = a.values().iter().zip(b.values());
+            let values: Vec<T::Native> = pairs.map(|(&x, &y)| compute(x, y)).collect();
+            PrimitiveArray::new(values.into(), NullBuffer::union(a.nulls(), b.nulls()))
+        }
+    })
 }
 
 /// A constant if both operands are.
@@ -100,4 +193,133 @@ where
         }
     }
     Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Float64Array, Int8Array};
+
+    use super::*;
+
+    const OPS: [ArithmeticOp; 3] =
+        [ArithmeticOp::Add, ArithmeticOp::Subtract, ArithmeticOp::Multiply];
+
+    fn computed(op: ArithmeticOp, left: &Value, right: &Value) -> ArrayRef {
+        let value = arithmetic(op, left, right, &DataType::Null).expect("no division by zero");
+        assert_eq!(value.is_constant(), left.is_constant() && right.is_constant());
+        value.array().clone()
+    }
+
+    /// Rows and rows, rows and a constant, a constant and rows, two constants: the same results.
+    fn each_kind(
+        op: ArithmeticOp,
+        pairs: (&ArrayRef, &ArrayRef),
+        check: impl Fn(&ArrayRef, usize, (usize, usize)),
+    ) {
+        let (left, right) = pairs;
+        let (rows, constant) = (
+            |array: &ArrayRef| Value::Rows(array.clone()),
+            |array: &ArrayRef, row| Value::Constant(array.slice(row, 1)),
+        );
+        let all = computed(op, &rows(left), &rows(right));
+        (0..all.len()).for_each(|row| check(&all, row, (row, row)));
+        for chosen in 0..left.len() {
+            let one_right = computed(op, &rows(left), &constant(right, chosen));
+            let one_left = computed(op, &constant(left, chosen), &rows(right));
+            for row in 0..left.len() {
+                check(&one_right, row, (row, chosen));
+                check(&one_left, row, (chosen, row));
+            }
+            let both = computed(op, &constant(left, chosen), &constant(right, chosen));
+            check(&both, 0, (chosen, chosen));
+        }
+    }
+
+    #[test]
+    fn integers_wrap_however_their_operands_come() {
+        let numbers = [Some(-128), Some(127), None, Some(0), Some(-1), Some(7), None];
+        let left: ArrayRef = Arc::new(Int8Array::from(numbers.to_vec()).slice(1, 5));
+        let right: ArrayRef = Arc::new(Int8Array::from(numbers.to_vec()).slice(2, 5));
+        for op in OPS {
+            each_kind(op, (&left, &right), |result, row, (l, r)| {
+                let expected = numbers[1 + l].zip(numbers[2 + r]).map(|(x, y): (i8, i8)| {
+                    let (x, y) = (i32::from(x), i32::from(y));
+                    (match op {
+                        ArithmeticOp::Add => x + y,
+                        ArithmeticOp::Subtract => x - y,
+                        _ => x * y,
+                    }) as i8
+                });
+                let result = result.as_primitive::<Int8Type>();
+                let found = result.is_valid(row).then(|| result.value(row));
+                assert_eq!(found, expected, "{:?} {op} {:?}", numbers[1 + l], numbers[2 + r]);
+            });
+        }
+    }
+
+    #[test]
+    fn floats_follow_ieee_754() {
+        let numbers = [
+            Some(1.5),
+            None,
+            Some(0.0),
+            Some(-0.0),
+            Some(f64::INFINITY),
+            Some(f64::NAN),
+            Some(3.0),
+        ];
+        let left: ArrayRef = Arc::new(Float64Array::from(numbers.to_vec()));
+        let right: ArrayRef = Arc::new(Float64Array::from_iter(numbers.iter().rev().copied()));
+        for op in OPS.into_iter().chain([ArithmeticOp::Divide, ArithmeticOp::Modulo]) {
+            each_kind(op, (&left, &right), |result, row, (l, r)| {
+                let expected = numbers[l].zip(numbers[6 - r]).map(|(x, y)| match op {
+                    ArithmeticOp::Add => x + y,
+                    ArithmeticOp::Subtract => x - y,
+                    ArithmeticOp::Multiply => x * y,
+                    ArithmeticOp::Divide => x / y,
+                    ArithmeticOp::Modulo => x % y,
+                });
+                let result = result.as_primitive::<Float64Type>();
+                let found = result.is_valid(row).then(|| result.value(row));
+                let is_same = match (found, expected) {
+                    (Some(found), Some(expected)) if expected.is_nan() => found.is_nan(),
+                    (found, expected) => found.map(f64::to_bits) == expected.map(f64::to_bits),
+                };
+                assert!(is_same, "{:?} {op} {:?}: {found:?}", numbers[l], numbers[6 - r]);
+            });
+        }
+    }
+
+    #[test]
+    fn intervals_are_added_and_negated_and_decimals_keep_their_type() {
+        let days = |values: Vec<Option<i64>>| -> ArrayRef {
+            Arc::new(PrimitiveArray::<DurationMillisecondType>::from(values))
+        };
+        let (left, right) = (days(vec![Some(5), None]), days(vec![Some(7), Some(1)]));
+        let sides = (Value::Rows(left.clone()), Value::Rows(right));
+        let sum = computed(ArithmeticOp::Add, &sides.0, &sides.1);
+        assert_eq!(&sum, &days(vec![Some(12), None]));
+        assert_eq!(&negate(&left).expect("an interval"), &days(vec![Some(-5), None]));
+        let product = arithmetic(ArithmeticOp::Multiply, &sides.0, &sides.1, &DataType::Null);
+        assert!(product.is_err(), "intervals are not multiplied");
+        let months: ArrayRef =
+            Arc::new(PrimitiveArray::<IntervalYearMonthType>::from(vec![14, -3]));
+        let sides = (Value::Rows(months.clone()), Value::Constant(months.slice(1, 1)));
+        let difference = computed(ArithmeticOp::Subtract, &sides.0, &sides.1);
+        assert_eq!(difference.as_primitive::<IntervalYearMonthType>().values()[..], [17, 0]);
+
+        let money: ArrayRef = Arc::new(
+            PrimitiveArray::<Decimal128Type>::from(vec![Some(125), None, Some(-1)])
+                .with_data_type(Arrow::Decimal128(9, 2)),
+        );
+        let negated = negate(&money).expect("a number");
+        assert_eq!(negated.data_type(), &Arrow::Decimal128(9, 2));
+        assert_eq!(negated.as_primitive::<Decimal128Type>().value(0), -125);
+        assert_eq!(&negate(&negated).expect("a number"), &money);
+        let small: ArrayRef = Arc::new(Int8Array::from(vec![-128, 5]));
+        assert_eq!(
+            negate(&small).expect("a number").as_primitive::<Int8Type>().values()[..],
+            [-128, -5]
+        );
+    }
 }

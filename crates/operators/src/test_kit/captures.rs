@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use arrow_arith::boolean::not;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{BooleanArray, RecordBatch};
@@ -292,7 +291,7 @@ pub(super) fn folded(rows: Vec<RecordBatch>, width: usize) -> Result<Vec<RecordB
         let is_new = identities.iter().map(|identity| Some(sum(identity) % 2 == 0));
         let is_new: BooleanArray = is_new.collect();
         newer.push(filter_record_batch(&batch, &is_new)?);
-        older.push(filter_record_batch(&batch, &not(&is_new)?)?);
+        older.push(filter_record_batch(&batch, &BooleanArray::new(!is_new.values(), None))?);
     }
     older.extend(newer);
     older.retain(|batch| batch.num_rows() > 0);
