@@ -107,30 +107,32 @@ where
 }
 
 /// Computes every row, those of NULL as well: without a branch, several rows are computed at once.
+///
+/// A constant on the left is rare and becomes a column, so that each operation of each type is
+/// compiled for two forms of operands.
 fn each<T: ArrowPrimitiveType>(
     left: &Value,
     right: &Value,
     compute: impl Fn(T::Native, T::Native) -> T::Native,
 ) -> ArrayRef {
     let (a, b) = (left.array().as_primitive::<T>(), right.array().as_primitive::<T>());
-    let all_null = |rows| PrimitiveArray::<T>::new_null(rows);
-    Arc::new(match (left.is_constant(), right.is_constant()) {
-        (_, true) if b.is_null(0) => all_null(a.len()),
-        (_, true) => {
-            let y = b.value(0);
-            a.unary(|x| compute(x, y))
+    if right.is_constant() {
+        if b.is_null(0) {
+            return Arc::new(PrimitiveArray::<T>::new_null(a.len()));
         }
-        (true, false) if a.is_null(0) => all_null(b.len()),
-        (true, false) => {
-            let x = a.value(0);
-            b.unary(|y| compute(x, y))
-        }
-        (false, false) => {
-            let pairs = a.values().iter().zip(b.values());
-            let values: Vec<T::Native> = pairs.map(|(&x, &y)| compute(x, y)).collect();
-            PrimitiveArray::new(values.into(), NullBuffer::union(a.nulls(), b.nulls()))
-        }
-    })
+        let y = b.value(0);
+        return Arc::new(a.unary::<_, T>(|x| compute(x, y)));
+    }
+    let spread = left.is_constant().then(|| spread(a, b.len()));
+    let a = spread.as_ref().unwrap_or(a);
+    let pairs = a.values().iter().zip(b.values());
+    let values: Vec<T::Native> = pairs.map(|(&x, &y)| compute(x, y)).collect();
+    Arc::new(PrimitiveArray::<T>::new(values.into(), NullBuffer::union(a.nulls(), b.nulls())))
+}
+
+fn spread<T: ArrowPrimitiveType>(constant: &PrimitiveArray<T>, rows: usize) -> PrimitiveArray<T> {
+    let nulls = constant.is_null(0).then(|| NullBuffer::new_null(rows));
+    PrimitiveArray::new(vec![constant.value(0); rows].into(), nulls)
 }
 
 /// A constant if both operands are.
