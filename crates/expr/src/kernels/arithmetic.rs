@@ -1,5 +1,5 @@
-//! Arithmetic on numbers: integers and intervals wrap, division of integers truncates and fails on
-//! zero, floats follow IEEE 754, DECIMAL is in [`super::decimal`].
+//! Arithmetic on numbers: integers wrap, their division truncates and fails on zero, floats follow
+//! IEEE 754, sums of intervals fail where they are too long, DECIMAL is in [`super::decimal`].
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ pub(crate) fn arithmetic(
         Arrow::Int64 => integers::<Int64Type>(op, left, right)?,
         Arrow::Float32 => floats::<Float32Type>(op, left, right),
         Arrow::Float64 => floats::<Float64Type>(op, left, right),
-        Arrow::Duration(_) => sums::<DurationMillisecondType>(op, left, right)?,
-        Arrow::Interval(_) => sums::<IntervalYearMonthType>(op, left, right)?,
+        Arrow::Duration(_) => intervals::<DurationMillisecondType>(op, left, right)?,
+        Arrow::Interval(_) => intervals::<IntervalYearMonthType>(op, left, right)?,
         other => return Err(no_numbers(other)),
     };
     Ok(same_kind(left, right, array))
@@ -78,19 +78,36 @@ where
     match op {
         ArithmeticOp::Divide | ArithmeticOp::Modulo => divide::<T>(op, left, right),
         ArithmeticOp::Multiply => Ok(each::<T>(left, right, T::Native::mul_wrapping)),
-        ArithmeticOp::Add | ArithmeticOp::Subtract => sums::<T>(op, left, right),
+        ArithmeticOp::Add => Ok(each::<T>(left, right, T::Native::add_wrapping)),
+        ArithmeticOp::Subtract => Ok(each::<T>(left, right, T::Native::sub_wrapping)),
     }
 }
 
-fn sums<T: ArrowPrimitiveType>(op: ArithmeticOp, left: &Value, right: &Value) -> Result<ArrayRef>
+/// Sums and differences. NULL has no length that could be too much.
+fn intervals<T: ArrowPrimitiveType>(
+    op: ArithmeticOp,
+    left: &Value,
+    right: &Value,
+) -> Result<ArrayRef>
 where
     T::Native: ArrowNativeTypeOp,
 {
-    match op {
-        ArithmeticOp::Add => Ok(each::<T>(left, right, T::Native::add_wrapping)),
-        ArithmeticOp::Subtract => Ok(each::<T>(left, right, T::Native::sub_wrapping)),
-        _ => Err(no_numbers(left.array().data_type())),
-    }
+    let (a, b) = (left.array().as_primitive::<T>(), right.array().as_primitive::<T>());
+    let rows = if left.is_constant() { b.len() } else { a.len() };
+    let sum = |row: usize| {
+        let (i, j) = (left.place(row), right.place(row));
+        if a.is_null(i) || b.is_null(j) {
+            return Ok(None);
+        }
+        let sum = match op {
+            ArithmeticOp::Add => a.value(i).add_checked(b.value(j)),
+            ArithmeticOp::Subtract => a.value(i).sub_checked(b.value(j)),
+            _ => return Err(no_numbers(a.data_type())),
+        };
+        sum.map(Some).map_err(|_| Error::data("a sum of intervals is too long"))
+    };
+    let sums: Vec<Option<T::Native>> = (0..rows).map(sum).collect::<Result<_>>()?;
+    Ok(Arc::new(PrimitiveArray::<T>::from_iter(sums)))
 }
 
 fn floats<T: ArrowPrimitiveType>(op: ArithmeticOp, left: &Value, right: &Value) -> ArrayRef
@@ -304,6 +321,11 @@ mod tests {
         assert_eq!(&negate(&left).expect("an interval"), &days(vec![Some(-5), None]));
         let product = arithmetic(ArithmeticOp::Multiply, &sides.0, &sides.1, &DataType::Null);
         assert!(product.is_err(), "intervals are not multiplied");
+        let longest = Value::Constant(days(vec![Some(i64::MAX)]));
+        let too_long = arithmetic(ArithmeticOp::Add, &longest, &sides.0, &DataType::Null);
+        assert!(too_long.expect_err("more than 64 bits").to_string().contains("too long"));
+        let of_null = computed(ArithmeticOp::Add, &longest, &Value::Rows(left.slice(1, 1)));
+        assert!(of_null.is_null(0));
         let months: ArrayRef =
             Arc::new(PrimitiveArray::<IntervalYearMonthType>::from(vec![14, -3]));
         let sides = (Value::Rows(months.clone()), Value::Constant(months.slice(1, 1)));
