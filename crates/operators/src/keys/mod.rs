@@ -68,8 +68,8 @@ use text::TextTable;
 /// about this many times less than to look one up that goes.
 const LOOKED_AT: usize = 8;
 
-/// Up to this many keys are always looked up, which then costs less than a walk, even if half of
-/// them go.
+/// In a table of up to this many keys they are always looked up, which costs less than a walk, and
+/// about as much if half of the keys go.
 const LOOKED_UP: usize = 32 * 1024;
 
 enum Layout {
