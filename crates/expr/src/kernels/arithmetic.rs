@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::PrimitiveBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Decimal128Type, DurationMillisecondType, Float32Type, Float64Type,
@@ -39,7 +40,7 @@ pub(crate) fn arithmetic(
     Ok(same_kind(left, right, array))
 }
 
-/// Each value with the opposite sign; the smallest integer stays.
+/// Each value with the opposite sign. The smallest integer stays, an interval too long fails.
 pub(crate) fn negate(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
         Arrow::Int8 => negated::<Int8Type>(array),
@@ -49,18 +50,21 @@ pub(crate) fn negate(array: &ArrayRef) -> Result<ArrayRef> {
         Arrow::Float32 => negated::<Float32Type>(array),
         Arrow::Float64 => negated::<Float64Type>(array),
         Arrow::Decimal128(..) => negated::<Decimal128Type>(array),
-        Arrow::Duration(_) => negated::<DurationMillisecondType>(array),
-        Arrow::Interval(_) => negated::<IntervalYearMonthType>(array),
+        Arrow::Duration(_) => negated_interval::<DurationMillisecondType>(array)?,
+        Arrow::Interval(_) => negated_interval::<IntervalYearMonthType>(array)?,
         other => return Err(no_numbers(other)),
     })
 }
 
-fn negated<T: ArrowPrimitiveType>(array: &ArrayRef) -> ArrayRef
-where
-    T::Native: ArrowNativeTypeOp,
-{
+fn negated<T: ArrowPrimitiveType>(array: &ArrayRef) -> ArrayRef {
     let negated = array.as_primitive::<T>().unary::<_, T>(|value| value.neg_wrapping());
     Arc::new(negated.with_data_type(array.data_type().clone()))
+}
+
+fn negated_interval<T: ArrowPrimitiveType>(array: &ArrayRef) -> Result<ArrayRef> {
+    let zero = PrimitiveArray::<T>::from_value(T::default_value(), 1);
+    let (zero, array) = (Value::Constant(Arc::new(zero)), Value::Rows(ArrayRef::clone(array)));
+    intervals::<T>(ArithmeticOp::Subtract, &zero, &array)
 }
 
 fn no_numbers(found: &Arrow) -> Error {
@@ -71,10 +75,7 @@ fn integers<T: ArrowPrimitiveType>(
     op: ArithmeticOp,
     left: &Value,
     right: &Value,
-) -> Result<ArrayRef>
-where
-    T::Native: ArrowNativeTypeOp,
-{
+) -> Result<ArrayRef> {
     match op {
         ArithmeticOp::Divide | ArithmeticOp::Modulo => divide::<T>(op, left, right),
         ArithmeticOp::Multiply => Ok(each::<T>(left, right, T::Native::mul_wrapping)),
@@ -83,37 +84,44 @@ where
     }
 }
 
-/// Sums and differences. NULL has no length that could be too much.
+/// Sums and differences.
 fn intervals<T: ArrowPrimitiveType>(
     op: ArithmeticOp,
     left: &Value,
     right: &Value,
-) -> Result<ArrayRef>
-where
-    T::Native: ArrowNativeTypeOp,
-{
-    let (a, b) = (left.array().as_primitive::<T>(), right.array().as_primitive::<T>());
-    let rows = if left.is_constant() { b.len() } else { a.len() };
-    let sum = |row: usize| {
-        let (i, j) = (left.place(row), right.place(row));
-        if a.is_null(i) || b.is_null(j) {
-            return Ok(None);
-        }
+) -> Result<ArrayRef> {
+    let array = row_by_row::<T>(left, right, |x, y| {
         let sum = match op {
-            ArithmeticOp::Add => a.value(i).add_checked(b.value(j)),
-            ArithmeticOp::Subtract => a.value(i).sub_checked(b.value(j)),
-            _ => return Err(no_numbers(a.data_type())),
+            ArithmeticOp::Add => x.add_checked(y),
+            ArithmeticOp::Subtract => x.sub_checked(y),
+            _ => return Err(no_numbers(left.array().data_type())),
         };
         sum.map(Some).map_err(|_| Error::data("a sum of intervals is too long"))
-    };
-    let sums: Vec<Option<T::Native>> = (0..rows).map(sum).collect::<Result<_>>()?;
-    Ok(Arc::new(PrimitiveArray::<T>::from_iter(sums)))
+    })?;
+    Ok(Arc::new(array))
 }
 
-fn floats<T: ArrowPrimitiveType>(op: ArithmeticOp, left: &Value, right: &Value) -> ArrayRef
-where
-    T::Native: ArrowNativeTypeOp,
-{
+/// Computes the rows in which neither side is NULL, one by one: what can fail, or give NULL.
+pub(super) fn row_by_row<T: ArrowPrimitiveType>(
+    left: &Value,
+    right: &Value,
+    compute: impl Fn(T::Native, T::Native) -> Result<Option<T::Native>>,
+) -> Result<PrimitiveArray<T>> {
+    let (a, b) = (left.array().as_primitive::<T>(), right.array().as_primitive::<T>());
+    let rows = if left.is_constant() { b.len() } else { a.len() };
+    let mut builder = PrimitiveBuilder::<T>::with_capacity(rows);
+    for row in 0..rows {
+        let (i, j) = (left.place(row), right.place(row));
+        if a.is_null(i) || b.is_null(j) {
+            builder.append_null();
+        } else {
+            builder.append_option(compute(a.value(i), b.value(j))?);
+        }
+    }
+    Ok(builder.finish())
+}
+
+fn floats<T: ArrowPrimitiveType>(op: ArithmeticOp, left: &Value, right: &Value) -> ArrayRef {
     match op {
         ArithmeticOp::Add => each::<T>(left, right, T::Native::add_wrapping),
         ArithmeticOp::Subtract => each::<T>(left, right, T::Native::sub_wrapping),
@@ -166,11 +174,11 @@ pub(crate) fn division_by_zero() -> Error {
 }
 
 /// Integer division or remainder. A NULL divides by nothing and so never fails.
-fn divide<T>(op: ArithmeticOp, left: &Value, right: &Value) -> Result<ArrayRef>
-where
-    T: ArrowPrimitiveType,
-    T::Native: ArrowNativeTypeOp,
-{
+fn divide<T: ArrowPrimitiveType>(
+    op: ArithmeticOp,
+    left: &Value,
+    right: &Value,
+) -> Result<ArrayRef> {
     let (a, b) = (left.array().as_primitive::<T>(), right.array().as_primitive::<T>());
     let rows = if left.is_constant() { b.len() } else { a.len() };
     if (left.is_constant() && a.is_null(0)) || (right.is_constant() && b.is_null(0)) {
@@ -324,6 +332,8 @@ mod tests {
         let longest = Value::Constant(days(vec![Some(i64::MAX)]));
         let too_long = arithmetic(ArithmeticOp::Add, &longest, &sides.0, &DataType::Null);
         assert!(too_long.expect_err("more than 64 bits").to_string().contains("too long"));
+        let shortest = days(vec![Some(i64::MIN)]);
+        assert!(negate(&shortest).is_err(), "there is none as long the other way");
         let of_null = computed(ArithmeticOp::Add, &longest, &Value::Rows(left.slice(1, 1)));
         assert!(of_null.is_null(0));
         let months: ArrayRef =

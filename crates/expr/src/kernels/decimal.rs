@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Decimal128Type;
-use arrow_array::{Array, ArrayRef, Decimal128Array, PrimitiveArray};
+use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_buffer::i256;
 use arrow_schema::DataType as Arrow;
 use thalweg_core::{DataType, Error, Result};
 
-use super::arithmetic::division_by_zero;
+use super::arithmetic::{division_by_zero, row_by_row};
 use crate::expr::ArithmeticOp;
 use crate::function::Value;
 
@@ -189,23 +189,10 @@ fn binary(
     is_division: bool,
     compute: impl Fn(i128, i128, Scales) -> Option<i128>,
 ) -> Result<ArrayRef> {
-    let a = left.array().as_primitive::<Decimal128Type>();
-    let b = right.array().as_primitive::<Decimal128Type>();
-    let rows = if left.is_constant() { b.len() } else { a.len() };
-    let mut builder = Decimal128Array::builder(rows);
-    for row in 0..rows {
-        let (i, j) = (left.place(row), right.place(row));
-        if a.is_null(i) || b.is_null(j) {
-            builder.append_null();
-            continue;
-        }
-        let (x, y) = (a.value(i), b.value(j));
-        if is_division && y == 0 {
-            return Err(division_by_zero());
-        }
-        builder.append_option(compute(x, y, scales));
-    }
-    let array = builder.finish();
+    let array = row_by_row::<Decimal128Type>(left, right, |x, y| match is_division && y == 0 {
+        true => Err(division_by_zero()),
+        false => Ok(compute(x, y, scales)),
+    })?;
     Ok(Arc::new(array.with_precision_and_scale(scales.precision, scales.scale as i8)?))
 }
 
