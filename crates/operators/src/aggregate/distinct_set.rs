@@ -78,15 +78,25 @@ impl DistinctSet {
         }
     }
 
-    /// True if the group has not had the value, which it now has.
-    #[inline]
-    fn see(&mut self, group: u32, value: u32) -> bool {
+    /// The places where a group has not had the value, which it now has.
+    fn see(&mut self, groups: &[u32], values: &[u32]) -> Vec<u32> {
         if self.newest.len() <= 1 {
-            let is_new = value == self.known;
-            self.known += u32::from(is_new);
-            return is_new;
+            return self.see_in_only_group(values);
         }
-        self.see_pair(group, value)
+        let see = |(place, (&group, &value))| self.see_pair(group, value).then_some(place);
+        (0..).zip(groups.iter().zip(values)).filter_map(see).collect()
+    }
+
+    /// The same without a branch: which values are new cannot be predicted.
+    fn see_in_only_group(&mut self, values: &[u32]) -> Vec<u32> {
+        let mut new = vec![0; values.len()];
+        let first = self.known;
+        for (place, &value) in (0..).zip(values) {
+            new[(self.known - first) as usize] = place;
+            self.known += u32::from(value == self.known);
+        }
+        new.truncate((self.known - first) as usize);
+        new
     }
 
     fn see_pair(&mut self, group: u32, value: u32) -> bool {
@@ -130,15 +140,13 @@ impl DistinctSet {
         let mut values = std::mem::take(&mut self.value_ids);
         values.clear();
         self.values.intern(std::slice::from_ref(column), rows, &mut values)?;
-        let (mut new_ids, mut new_rows) = (Vec::new(), Vec::new());
-        for (place, (&id, &value)) in ids.iter().zip(&values).enumerate() {
-            if self.see(id, value) {
-                new_ids.push(id);
-                new_rows.push(rows.map_or(place as u32, |rows| rows[place]));
-            }
-        }
+        let mut new = self.see(ids, &values);
         self.value_ids = values;
-        let (rows, argument) = (Some(&new_rows[..]), Some(column));
+        let new_ids: Vec<u32> = new.iter().map(|&place| ids[place as usize]).collect();
+        if let Some(rows) = rows {
+            new.iter_mut().for_each(|place| *place = rows[*place as usize]);
+        }
+        let (rows, argument) = (Some(&new[..]), Some(column));
         self.inner.update(&UpdateInput { ids: &new_ids, rows, argument, order })
     }
 
@@ -157,9 +165,7 @@ impl DistinctSet {
     fn adopt(&mut self, groups: &[u32], column: &ArrayRef) -> Result<()> {
         let mut values = Vec::with_capacity(groups.len());
         self.values.intern(std::slice::from_ref(column), None, &mut values)?;
-        for (&group, &value) in groups.iter().zip(&values) {
-            self.see(group, value);
-        }
+        self.see(groups, &values);
         Ok(())
     }
 }

@@ -50,31 +50,27 @@ impl<T> Pages<T> {
     /// Adds the next one.
     #[inline(always)]
     pub fn push(&mut self, element: T) {
-        if self.len < PAGE {
-            self.first.push(element)
-        } else {
-            self.push_behind(element)
-        }
+        self.page_with_room().push(element);
         self.len += 1;
     }
 
-    /// Adds an element behind the first page.
-    #[cold]
-    #[inline(never)]
-    fn push_behind(&mut self, element: T) {
-        self.page_with_room().push(element);
+    /// The page that the next element belongs to.
+    #[inline(always)]
+    fn page_with_room(&mut self) -> &mut Vec<T> {
+        let page = self.len >> PAGE_BITS;
+        if page == 0 {
+            &mut self.first
+        } else if page <= self.others.len() {
+            &mut self.others[page - 1]
+        } else {
+            self.new_page()
+        }
     }
 
-    /// The page that the next element belongs to.
-    fn page_with_room(&mut self) -> &mut Vec<T> {
-        if self.len < PAGE {
-            return &mut self.first;
-        }
-        let page = (self.len >> PAGE_BITS) - 1;
-        if page == self.others.len() {
-            self.others.push(Vec::with_capacity(PAGE));
-        }
-        &mut self.others[page]
+    #[cold]
+    #[inline(never)]
+    fn new_page(&mut self) -> &mut Vec<T> {
+        self.others.push_mut(Vec::with_capacity(PAGE))
     }
 
     /// Puts the element with this number in its place, or adds it as the next.

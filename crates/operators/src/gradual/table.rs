@@ -115,7 +115,7 @@ impl<T> GradualTable<T> {
     }
 
     /// The element that is meant, or its place. `hash_of` gives the hash of any element.
-    #[inline]
+    #[inline(always)]
     pub fn entry(
         &mut self,
         hash: u64,

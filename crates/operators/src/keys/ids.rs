@@ -1,7 +1,5 @@
 //! Ids of keys, the partitions that own their hashes, and what hash tables are probed with.
 
-use crate::gradual::Pages;
-
 /// The partition, of this many, that owns the keys with this hash. The top eight bits are the
 /// virtual partition; a partition owns a range of whole virtual partitions.
 ///
@@ -24,33 +22,33 @@ pub(super) fn probe_hash(hash: u64) -> u64 {
 /// The id of a key that is not there.
 pub const ABSENT: u32 = u32::MAX;
 
-/// Gives out dense ids and keeps each key's hash.
+/// Gives out dense ids.
 #[derive(Default)]
 pub(super) struct Ids {
     pub(super) free: Vec<u32>,
-    pub(super) hashes: Pages<u64>,
+    /// One more than the highest that was given out.
+    pub(super) limit: usize,
 }
 
 impl Ids {
     #[inline(always)]
-    pub fn assign(&mut self, hash: u64) -> u32 {
+    pub fn assign(&mut self) -> u32 {
         if let Some(id) = self.free.pop() {
-            self.hashes[id as usize] = hash;
             return id;
         }
-        let id = u32::try_from(self.hashes.len()).expect("fewer than 2^32 keys in one partition");
-        self.hashes.push(hash);
+        let id = u32::try_from(self.limit).expect("fewer than 2^32 keys in one partition");
+        self.limit += 1;
         id
     }
     pub fn clear(&mut self) {
         self.free.clear();
-        self.hashes.clear();
+        self.limit = 0;
     }
     pub fn live(&self) -> usize {
-        self.hashes.len() - self.free.len()
+        self.limit - self.free.len()
     }
     pub fn bytes(&self) -> usize {
-        self.free.capacity() * 4 + self.hashes.bytes()
+        self.free.capacity() * 4
     }
 }
 

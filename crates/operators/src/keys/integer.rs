@@ -25,7 +25,7 @@ use thalweg_core::shim::mix64;
 use super::ids::NULL_HASH;
 use super::ids::{ABSENT, Ids};
 use super::low_bits::LowBits;
-use crate::gradual::{GradualTable, Pages};
+use crate::gradual::{Entry, GradualTable, Pages};
 use crate::rows::columns::retyped;
 
 /// True for the types that [`values`] reads.
@@ -210,11 +210,18 @@ impl IntegerTable {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn look_up(&mut self, ids: &mut Ids, key: i64) -> u32 {
-        let id = match self.table.find(probe(key), |entry| entry.key == key) {
-            Some(entry) => entry.id,
-            None => self.insert(ids, key),
+        let is_it = |entry: &IntegerEntry| entry.key == key;
+        let id = match self.table.entry(probe(key), is_it, |entry| probe(entry.key)) {
+            Entry::Occupied(entry) => entry.id,
+            Entry::Vacant(place) => {
+                let id = ids.assign();
+                place.insert(IntegerEntry { key, id });
+                self.low_bits.add(key, self.table.len());
+                self.remember(id, key);
+                id
+            }
         };
         self.low_bits.learn(key, id);
         id
@@ -227,22 +234,11 @@ impl IntegerTable {
         self.keys.reserve(more);
     }
 
-    #[cold]
-    #[inline(never)]
-    fn insert(&mut self, ids: &mut Ids, key: i64) -> u32 {
-        let id = ids.assign(mix64(key as u64));
-        self.table.insert_unique(probe(key), IntegerEntry { key, id }, |entry| probe(entry.key));
-        self.low_bits.note_new(key);
-        self.low_bits.fit(self.table.len());
-        self.remember(id, key);
-        id
-    }
-
     fn null_id(&mut self, ids: &mut Ids) -> u32 {
         if let Some(id) = self.null {
             return id;
         }
-        let id = ids.assign(NULL_HASH);
+        let id = ids.assign();
         // Before all keys were forgotten this may have been the id of what stands for NULL here.
         self.low_bits.forget(0, id);
         self.remember(id, 0);
@@ -250,7 +246,7 @@ impl IntegerTable {
         id
     }
 
-    #[inline]
+    #[inline(always)]
     fn remember(&mut self, id: u32, key: i64) {
         self.keys.put(id as usize, key);
     }
@@ -288,6 +284,17 @@ impl IntegerTable {
     pub fn prefix(&self, id: u32) -> (bool, u64) {
         let key = self.keys[id as usize] as u64 ^ 1 << 63;
         if self.null == Some(id) { (false, 0) } else { (true, key) }
+    }
+
+    /// The hash that [`hash_keys`](super::hash_keys) gives.
+    #[inline]
+    pub fn hash_of(&self, id: u32) -> u64 {
+        if self.null == Some(id) { NULL_HASH } else { mix64(self.keys[id as usize] as u64) }
+    }
+
+    /// For how many keys there is memory.
+    pub fn capacity(&self) -> usize {
+        self.keys.capacity()
     }
 
     pub fn take(&self, ids: &[u32]) -> ArrayRef {

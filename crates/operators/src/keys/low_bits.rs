@@ -13,6 +13,8 @@
 //! guessed id with its own. A stale id could belong to no key, whose stored value is meaningless
 //! and may be equal by chance. Hence the invariant.
 
+use std::ops::Range;
+
 use super::ids::ABSENT;
 
 /// With more keys than this nothing is guessed: they would no longer lie in the near caches. It is
@@ -36,6 +38,8 @@ pub(super) struct LowBits {
     is_given_up: bool,
     /// True while keys that are new are far apart.
     is_sparse: bool,
+    /// With how many keys all of this stays as it is.
+    fitting: Range<usize>,
     new: NewKeys,
 }
 
@@ -89,14 +93,25 @@ impl LowBits {
         }
     }
 
-    /// A key is new.
-    pub fn note_new(&mut self, key: i64) {
+    /// A key is new, and there are this many now.
+    #[inline(always)]
+    pub fn add(&mut self, key: i64, keys: usize) {
         self.new.add(key);
+        if self.is_to_be_judged(keys) || !self.fitting.contains(&keys) {
+            self.fit(keys);
+        }
     }
 
-    /// There are this many keys now.
+    #[inline(always)]
+    fn is_to_be_judged(&self, keys: usize) -> bool {
+        self.new.count >= JUDGED_KEYS_MIN.max(keys / 2)
+    }
+
+    /// There will be this many keys.
+    #[cold]
+    #[inline(never)]
     pub fn fit(&mut self, keys: usize) {
-        if self.new.count >= JUDGED_KEYS_MIN.max(keys / 2) {
+        if self.is_to_be_judged(keys) {
             self.is_sparse = std::mem::take(&mut self.new).are_sparse();
         }
         if keys > KEYS_MAX || self.is_sparse {
@@ -105,6 +120,11 @@ impl LowBits {
             let places = (keys * 4).next_power_of_two().max(PLACES_MIN);
             (self.ids, self.is_given_up) = (vec![ABSENT; places], false);
         }
+        self.fitting = match (self.is_sparse, self.is_given_up) {
+            (true, _) => 0..usize::MAX,
+            (_, true) => KEYS_MAX / 2 + 1..usize::MAX,
+            _ => 0..KEYS_MAX.min(self.ids.len() / 2) + 1,
+        };
     }
 
     pub fn bytes(&self) -> usize {
@@ -120,8 +140,7 @@ mod tests {
     fn keys_far_apart_are_not_guessed_until_new_ones_are_close() {
         let mut low_bits = LowBits::default();
         let mut places = |step: i64| {
-            (0..JUDGED_KEYS_MIN as i64).for_each(|n| low_bits.note_new(n * step));
-            low_bits.fit(JUDGED_KEYS_MIN);
+            (0..JUDGED_KEYS_MIN as i64).for_each(|n| low_bits.add(n * step, JUDGED_KEYS_MIN));
             low_bits.ids.len()
         };
         let spread = SPREAD_MAX as i64;

@@ -117,7 +117,7 @@ impl KeyTable {
         };
         let mut ids = Ids::default();
         if matches!(layout, Layout::Single) {
-            ids.assign(0);
+            ids.assign();
         }
         Ok(KeyTable { types: types.to_vec(), ids, layout })
     }
@@ -125,13 +125,12 @@ impl KeyTable {
     /// Makes room for this many more keys: a table that grows in steps is rewritten with each of
     /// them.
     pub fn reserve(&mut self, more: usize) {
-        self.ids.hashes.reserve(more);
         match &mut self.layout {
             Layout::Single => {}
             Layout::Integer(table) => table.reserve(more),
             Layout::Packed(table) => table.reserve(more),
-            Layout::Text(table) => table.reserve(&self.ids, more),
-            Layout::Rows(table) => table.reserve(&self.ids, more),
+            Layout::Text(table) => table.reserve(more),
+            Layout::Rows(table) => table.reserve(more),
         }
     }
 
@@ -206,20 +205,19 @@ impl KeyTable {
                 table.find(&columns[0], ids);
                 Ok(())
             }
-            Layout::Rows(table) => table.find(&self.ids, columns, ids),
+            Layout::Rows(table) => table.find(columns, ids),
         }
     }
 
     /// Forgets a key; its id will be given to another. The single key of a table without key
     /// columns stays.
     pub fn release(&mut self, id: u32) {
-        let hash = self.ids.hashes[id as usize];
         match &mut self.layout {
             Layout::Single => return,
             Layout::Integer(table) => table.remove(id),
             Layout::Packed(table) => table.remove(id),
-            Layout::Text(table) => table.remove(hash, id),
-            Layout::Rows(table) => table.remove(hash, id),
+            Layout::Text(table) => table.remove(id),
+            Layout::Rows(table) => table.remove(id),
         }
         self.ids.free.push(id);
     }
@@ -290,7 +288,13 @@ impl KeyTable {
     /// The hash of a live key, as [`hash_keys`] gives it.
     #[inline]
     pub fn hash_of(&self, id: u32) -> u64 {
-        self.ids.hashes[id as usize]
+        match &self.layout {
+            Layout::Single => 0,
+            Layout::Integer(table) => table.hash_of(id),
+            Layout::Packed(table) => table.hash_of(id),
+            Layout::Text(table) => table.hash_of(id),
+            Layout::Rows(table) => table.hash_of(id),
+        }
     }
     /// The types of its keys.
     pub(crate) fn types(&self) -> &[DataType] {
@@ -311,11 +315,17 @@ impl KeyTable {
     /// One more than the highest id ever given: how long a column of state must be.
     #[inline]
     pub fn id_limit(&self) -> usize {
-        self.ids.hashes.len()
+        self.ids.limit
     }
     /// For how many keys there is memory.
     pub fn capacity(&self) -> usize {
-        self.ids.hashes.capacity()
+        match &self.layout {
+            Layout::Single => 1,
+            Layout::Integer(table) => table.capacity(),
+            Layout::Packed(table) => table.capacity(),
+            Layout::Text(table) => table.capacity(),
+            Layout::Rows(table) => table.capacity(),
+        }
     }
     /// About how many bytes the table takes.
     pub fn bytes(&self) -> usize {

@@ -19,7 +19,7 @@ use super::hash::{combine, fold};
 use super::ids::NULL_HASH;
 use super::ids::{ABSENT, Ids};
 use super::integer::{array_of, is_integer_like, values, values_at};
-use crate::gradual::{GradualTable, Pages};
+use crate::gradual::{Entry, GradualTable, Pages};
 
 /// The most columns: as many as there are bits for NULL.
 const COLUMNS_MAX: usize = 8;
@@ -144,40 +144,22 @@ impl PackedTable {
 
     #[inline(always)]
     fn id(&mut self, ids: &mut Ids, key: &Packed) -> u32 {
-        match self.table.find(probe(key), |entry| entry.key() == *key) {
-            Some(entry) => entry.id,
-            None => self.insert(ids, key),
-        }
+        let is_it = |entry: &PackedEntry| entry.key() == *key;
+        let place = match self.table.entry(probe(key), is_it, |entry| probe(&entry.key())) {
+            Entry::Occupied(entry) => return entry.id,
+            Entry::Vacant(place) => place,
+        };
+        let id = ids.assign();
+        let Packed { high, low, nulls } = *key;
+        place.insert(PackedEntry { high, low, id, nulls });
+        self.keys.put(id as usize, *key);
+        id
     }
 
     /// Makes room for this many more keys.
     pub fn reserve(&mut self, more: usize) {
         self.table.reserve(more, |entry| probe(&entry.key()));
         self.keys.reserve(more);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn insert(&mut self, ids: &mut Ids, key: &Packed) -> u32 {
-        let id = ids.assign(self.hash(key));
-        let Packed { high, low, nulls } = *key;
-        let entry = PackedEntry { high, low, id, nulls };
-        self.table.insert_unique(probe(key), entry, |entry| probe(&entry.key()));
-        self.keys.put(id as usize, *key);
-        id
-    }
-
-    /// The hash that [`hash_keys`](super::hash_keys) gives.
-    fn hash(&self, key: &Packed) -> u64 {
-        let mut state = None;
-        for (place, behind, bits) in self.fields() {
-            let hash = match key.nulls >> place & 1 {
-                0 => mix64(key.value(behind, bits) as u64),
-                _ => NULL_HASH,
-            };
-            state = Some(combine(state, hash));
-        }
-        state.unwrap_or_default()
     }
 
     /// The columns: place, bits behind, bits.
@@ -202,6 +184,25 @@ impl PackedTable {
     pub fn clear(&mut self) {
         self.table.clear();
         self.keys.clear();
+    }
+
+    /// The hash that [`hash_keys`](super::hash_keys) gives.
+    pub fn hash_of(&self, id: u32) -> u64 {
+        let key = &self.keys[id as usize];
+        let mut state = None;
+        for (place, behind, bits) in self.fields() {
+            let hash = match key.nulls >> place & 1 {
+                0 => mix64(key.value(behind, bits) as u64),
+                _ => NULL_HASH,
+            };
+            state = Some(combine(state, hash));
+        }
+        state.unwrap_or_default()
+    }
+
+    /// For how many keys there is memory.
+    pub fn capacity(&self) -> usize {
+        self.keys.capacity()
     }
 
     pub fn take(&self, ids: &[u32]) -> Vec<ArrayRef> {

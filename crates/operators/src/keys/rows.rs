@@ -21,7 +21,7 @@ use super::encoding::{Encoded, Encoding};
 use super::hash::{canonical_f32, canonical_f64, hash_into};
 use super::ids::{ABSENT, Ids, probe_hash};
 use super::select;
-use crate::gradual::{GradualTable, Pages};
+use crate::gradual::{Entry, GradualTable, Pages};
 
 /// How keys become bytes.
 enum Codec {
@@ -41,6 +41,8 @@ pub(super) struct RowTable {
 #[derive(Default)]
 struct Known {
     table: GradualTable<u32>,
+    /// The hash of each id; meaningless for free ids.
+    hashes: Pages<u64>,
     encoded: EncodedKeys,
 }
 
@@ -82,20 +84,24 @@ impl Codec {
 
 impl Known {
     #[inline]
-    fn find(&self, ids: &Ids, bytes: &[u8], hash: u64) -> Option<u32> {
-        let is_it = |&id: &u32| ids.hashes[id as usize] == hash && self.encoded.get(id) == bytes;
+    fn find(&self, bytes: &[u8], hash: u64) -> Option<u32> {
+        let is_it = |&id: &u32| self.hashes[id as usize] == hash && self.encoded.get(id) == bytes;
         self.table.find(probe_hash(hash), is_it).copied()
     }
 
     #[inline]
     fn id(&mut self, ids: &mut Ids, bytes: &[u8], hash: u64) -> Result<u32> {
-        if let Some(id) = self.find(ids, bytes, hash) {
-            return Ok(id);
-        }
-        let id = ids.assign(hash);
-        let hashes = &ids.hashes;
-        self.table.insert_unique(probe_hash(hash), id, |&id| probe_hash(hashes[id as usize]));
-        self.encoded.set(id, bytes)?;
+        let Known { table, hashes, encoded } = self;
+        let is_it = |&id: &u32| hashes[id as usize] == hash && encoded.get(id) == bytes;
+        let hash_of = |&id: &u32| probe_hash(hashes[id as usize]);
+        let place = match table.entry(probe_hash(hash), is_it, hash_of) {
+            Entry::Occupied(id) => return Ok(*id),
+            Entry::Vacant(place) => place,
+        };
+        let id = ids.assign();
+        place.insert(id);
+        hashes.put(id as usize, hash);
+        encoded.set(id, bytes)?;
         Ok(id)
     }
 }
@@ -126,36 +132,48 @@ impl RowTable {
     }
 
     /// Appends the ids of keys that are there.
-    pub fn find(&self, ids: &Ids, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
+    pub fn find(&self, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
         let columns: Vec<ArrayRef> = columns.iter().cloned().map(canonical).collect();
         self.codec.each_key(&columns, &mut Encoded::default(), |key, hash| {
-            out.push(self.known.find(ids, key, hash).unwrap_or(ABSENT));
+            out.push(self.known.find(key, hash).unwrap_or(ABSENT));
             Ok(())
         })
     }
 
     /// Makes room for this many more keys.
-    pub fn reserve(&mut self, ids: &Ids, more: usize) {
-        let hashes = &ids.hashes;
-        self.known.table.reserve(more, |&id| probe_hash(hashes[id as usize]));
+    pub fn reserve(&mut self, more: usize) {
+        let Known { table, hashes, .. } = &mut self.known;
+        table.reserve(more, |&id| probe_hash(hashes[id as usize]));
+        hashes.reserve(more);
     }
 
-    pub fn remove(&mut self, hash: u64, id: u32) {
-        let Known { table, encoded } = &mut self.known;
-        table.remove(probe_hash(hash), |&other| other == id);
+    pub fn remove(&mut self, id: u32) {
+        let Known { table, hashes, encoded } = &mut self.known;
+        table.remove(probe_hash(hashes[id as usize]), |&other| other == id);
         encoded.remove(id);
     }
 
     /// Forgets the keys with such ids, which are these.
     pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
-        let Known { table, encoded } = &mut self.known;
+        let Known { table, encoded, .. } = &mut self.known;
         table.retain(|&mut id| !is_gone(id));
         ids.iter().for_each(|&id| encoded.remove(id));
     }
 
     pub fn clear(&mut self) {
         self.known.table.clear();
+        self.known.hashes.clear();
         self.known.encoded.clear();
+    }
+
+    #[inline]
+    pub fn hash_of(&self, id: u32) -> u64 {
+        self.known.hashes[id as usize]
+    }
+
+    /// For how many keys there is memory.
+    pub fn capacity(&self) -> usize {
+        self.known.hashes.capacity()
     }
 
     pub fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
@@ -170,8 +188,8 @@ impl RowTable {
     }
 
     pub fn bytes(&self) -> usize {
-        let Known { table, encoded } = &self.known;
-        table.bytes() + encoded.memory() + self.of_rows.memory()
+        let Known { table, hashes, encoded } = &self.known;
+        table.bytes() + hashes.bytes() + encoded.memory() + self.of_rows.memory()
     }
 }
 

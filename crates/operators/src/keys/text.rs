@@ -37,6 +37,8 @@ struct TextEntry {
 pub(super) struct TextTable {
     table: GradualTable<TextEntry>,
     null: Option<u32>,
+    /// The hash of each id; meaningless for free ids.
+    hashes: Pages<u64>,
     /// The view of each id; 0 where there is no such key.
     views: Pages<u128>,
     /// What views of long strings point to.
@@ -126,9 +128,10 @@ impl TextTable {
     }
 
     /// Makes room for this many more keys.
-    pub fn reserve(&mut self, ids: &Ids, more: usize) {
-        let hashes = &ids.hashes;
+    pub fn reserve(&mut self, more: usize) {
+        let hashes = &self.hashes;
         self.table.reserve(more, |entry| probe_hash(hashes[entry.id as usize]));
+        self.hashes.reserve(more);
         self.views.reserve(more);
     }
 
@@ -170,12 +173,16 @@ impl TextTable {
     #[inline(always)]
     fn short_id(&mut self, ids: &mut Ids, view: u128, hash: u64) -> u32 {
         let (low, high) = (view as u64, (view >> 64) as u64);
-        let found =
-            self.table.find(probe_hash(hash), |entry| entry.low == low && entry.high == high);
-        match found {
-            Some(entry) => entry.id,
-            None => self.insert(ids, TextEntry { low, high, id: 0 }, hash, view),
-        }
+        let is_it = |entry: &TextEntry| entry.low == low && entry.high == high;
+        let hash_of = |entry: &TextEntry| probe_hash(self.hashes[entry.id as usize]);
+        let place = match self.table.entry(probe_hash(hash), is_it, hash_of) {
+            gradual::Entry::Occupied(entry) => return entry.id,
+            gradual::Entry::Vacant(place) => place,
+        };
+        let id = ids.assign();
+        place.insert(TextEntry { low, high, id });
+        self.remember(id, hash, view);
+        id
     }
 
     #[inline(always)]
@@ -186,52 +193,43 @@ impl TextTable {
             let own = || self.blocks.bytes_of(self.views[entry.id as usize]);
             entry.low == low && entry.high == hash && own() == text.as_bytes()
         };
-        let hash_of = |entry: &TextEntry| probe_hash(ids.hashes[entry.id as usize]);
+        let hash_of = |entry: &TextEntry| probe_hash(self.hashes[entry.id as usize]);
         let place = match self.table.entry(probe_hash(hash), is_it, hash_of) {
             gradual::Entry::Occupied(entry) => return entry.id,
             gradual::Entry::Vacant(place) => place,
         };
-        let id = ids.assign(hash);
+        let id = ids.assign();
         place.insert(TextEntry { low, high: hash, id });
         let view = match column.taken {
             Some(first) => self.blocks.put_taken(id, view, first),
             None => self.blocks.put(id, text, view),
         };
-        self.remember(id, view);
+        self.remember(id, hash, view);
         id
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn insert(&mut self, ids: &mut Ids, mut entry: TextEntry, hash: u64, view: u128) -> u32 {
-        entry.id = ids.assign(hash);
-        let hashes = &ids.hashes;
-        self.table
-            .insert_unique(probe_hash(hash), entry, |entry| probe_hash(hashes[entry.id as usize]));
-        self.remember(entry.id, view);
-        entry.id
     }
 
     fn null_id(&mut self, ids: &mut Ids) -> u32 {
         if let Some(id) = self.null {
             return id;
         }
-        let id = ids.assign(NULL_HASH);
-        self.remember(id, 0);
+        let id = ids.assign();
+        self.remember(id, NULL_HASH, 0);
         self.null = Some(id);
         id
     }
 
-    fn remember(&mut self, id: u32, view: u128) {
+    #[inline(always)]
+    fn remember(&mut self, id: u32, hash: u64, view: u128) {
+        self.hashes.put(id as usize, hash);
         self.views.put(id as usize, view);
     }
 
-    pub fn remove(&mut self, hash: u64, id: u32) {
+    pub fn remove(&mut self, id: u32) {
         if self.null == Some(id) {
             self.null = None;
             return;
         }
-        self.table.remove(probe_hash(hash), |entry| entry.id == id);
+        self.table.remove(probe_hash(self.hashes[id as usize]), |entry| entry.id == id);
         self.forget(id);
     }
 
@@ -253,8 +251,19 @@ impl TextTable {
     pub fn clear(&mut self) {
         self.table.clear();
         self.null = None;
+        self.hashes.clear();
         self.views.clear();
         self.blocks.clear();
+    }
+
+    #[inline]
+    pub fn hash_of(&self, id: u32) -> u64 {
+        self.hashes[id as usize]
+    }
+
+    /// For how many keys there is memory.
+    pub fn capacity(&self) -> usize {
+        self.hashes.capacity()
     }
 
     /// False for NULL, and the first eight bytes as a number that has their order.
@@ -290,7 +299,7 @@ impl TextTable {
     }
 
     pub fn bytes(&self) -> usize {
-        self.table.bytes() + self.views.bytes() + self.text_bytes()
+        self.table.bytes() + self.hashes.bytes() + self.views.bytes() + self.text_bytes()
     }
 
     /// What is taken by the bytes of long strings.
