@@ -163,10 +163,11 @@ impl IntegerTable {
     pub fn intern(
         &mut self,
         ids: &mut Ids,
-        column: &ArrayRef,
+        columns: &[ArrayRef],
         rows: Option<&[u32]>,
         out: &mut Vec<u32>,
     ) -> Result<()> {
+        let column = &columns[0];
         let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
         if let (Some(rows), None, Some(values)) = (rows, nulls, as_longs(column)) {
             out.extend(rows.iter().map(|&row| self.id(ids, values[row as usize])));
@@ -187,7 +188,8 @@ impl IntegerTable {
     }
 
     /// Appends the ids of keys that are there.
-    pub fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
+    pub fn find(&self, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
+        let column = &columns[0];
         let values = values(column);
         let find = |key: i64| match self.table.find(probe(key), |entry| entry.key == key) {
             Some(entry) => entry.id,
@@ -199,6 +201,7 @@ impl IntegerTable {
                 if nulls.is_valid(row) { find(key) } else { self.null.unwrap_or(ABSENT) }
             })),
         }
+        Ok(())
     }
 
     #[inline(always)]
@@ -262,7 +265,7 @@ impl IntegerTable {
     }
 
     /// Forgets the keys with such ids.
-    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
+    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, _ids: &[u32]) {
         self.null = self.null.filter(|&id| !is_gone(id));
         let low_bits = &mut self.low_bits;
         self.table.retain(|&mut IntegerEntry { key, id }| {
@@ -297,12 +300,12 @@ impl IntegerTable {
         self.keys.capacity()
     }
 
-    pub fn take(&self, ids: &[u32]) -> ArrayRef {
+    pub fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         // Most often NULL is no key, or none of these: then values are copied without a test each.
         let null = self.null.filter(|null| ids.contains(null));
         let keys = ids.iter().map(|&id| self.keys[id as usize]);
         let nulls = null.map(|null| ids.iter().map(|&id| id != null).collect::<NullBuffer>());
-        array_of(&self.data_type, keys, nulls)
+        Ok(vec![array_of(&self.data_type, keys, nulls)])
     }
 
     pub fn bytes(&self) -> usize {

@@ -16,7 +16,7 @@
 //! |---|---|---|---|
 //! | `Single` | none | nothing | id 0 |
 //! | `Integer` | one integer-like | its value in the table | low bits, then the table |
-//! | `Packed` | several integer-like, up to 128 bits | two words in the table | the table |
+//! | `Short`, `Packed` | several integer-like, up to 64, 128 bits | one word, two | the table |
 //! | `Text` | one string | its Arrow view, long text in blocks | the table, then the text |
 //! | `Rows` | all others | encoded bytes in one buffer | the table, then the bytes |
 //!
@@ -76,9 +76,25 @@ enum Layout {
     /// No key columns: one group, id 0.
     Single,
     Integer(IntegerTable),
-    Packed(PackedTable),
+    /// Of one word.
+    Short(PackedTable<1>),
+    Packed(PackedTable<2>),
     Text(TextTable),
     Rows(RowTable),
+}
+
+/// Does the same with the table of any layout, and another thing where there are no key columns.
+macro_rules! with_table {
+    ($layout:expr, $table:ident => $action:expr, single => $of_single:expr) => {
+        match $layout {
+            Layout::Single => $of_single,
+            Layout::Integer($table) => $action,
+            Layout::Short($table) => $action,
+            Layout::Packed($table) => $action,
+            Layout::Text($table) => $action,
+            Layout::Rows($table) => $action,
+        }
+    };
 }
 
 /// Interns key tuples to dense ids.
@@ -111,7 +127,8 @@ impl KeyTable {
             [only] if integer::is_integer_like(only) => {
                 Layout::Integer(IntegerTable::new(only.clone()))
             }
-            several if PackedTable::fits(several) => Layout::Packed(PackedTable::new(arrow)),
+            few if PackedTable::<1>::fits(few) => Layout::Short(PackedTable::new(arrow)),
+            several if PackedTable::<2>::fits(several) => Layout::Packed(PackedTable::new(arrow)),
             [Arrow::Utf8View] => Layout::Text(TextTable::default()),
             _ => Layout::Rows(RowTable::new(arrow)?),
         };
@@ -125,13 +142,7 @@ impl KeyTable {
     /// Makes room for this many more keys: a table that grows in steps is rewritten with each of
     /// them.
     pub fn reserve(&mut self, more: usize) {
-        match &mut self.layout {
-            Layout::Single => {}
-            Layout::Integer(table) => table.reserve(more),
-            Layout::Packed(table) => table.reserve(more),
-            Layout::Text(table) => table.reserve(more),
-            Layout::Rows(table) => table.reserve(more),
-        }
+        with_table!(&mut self.layout, table => table.reserve(more), single => {});
     }
 
     /// Appends the id of each row (or of the rows named) to `ids`, giving new keys new ids. The
@@ -142,13 +153,12 @@ impl KeyTable {
         rows: Option<&[u32]>,
         ids: &mut Vec<u32>,
     ) -> Result<()> {
-        match &mut self.layout {
-            Layout::Single => Err(Error::internal("a table without keys is not asked by column")),
-            Layout::Integer(table) => table.intern(&mut self.ids, &columns[0], rows, ids),
-            Layout::Packed(table) => table.intern(&mut self.ids, columns, rows, ids),
-            Layout::Text(table) => table.intern(&mut self.ids, &columns[0], rows, ids),
-            Layout::Rows(table) => table.intern(&mut self.ids, columns, rows, ids),
-        }
+        let single = || Err(Error::internal("a table without keys is not asked by column"));
+        with_table!(
+            &mut self.layout,
+            table => table.intern(&mut self.ids, columns, rows, ids),
+            single => single()
+        )
     }
 
     /// Like [`KeyTable::intern`], also for tables without key columns, where every row has id 0.
@@ -188,37 +198,16 @@ impl KeyTable {
     /// the declared types and `rows` rows. What it is asked by many threads at once it answers to
     /// all.
     pub fn find(&self, columns: &[ArrayRef], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
-        match &self.layout {
-            Layout::Single => {
-                ids.resize(ids.len() + rows, 0);
-                Ok(())
-            }
-            Layout::Integer(table) => {
-                table.find(&columns[0], ids);
-                Ok(())
-            }
-            Layout::Packed(table) => {
-                table.find(columns, ids);
-                Ok(())
-            }
-            Layout::Text(table) => {
-                table.find(&columns[0], ids);
-                Ok(())
-            }
-            Layout::Rows(table) => table.find(columns, ids),
-        }
+        with_table!(&self.layout, table => table.find(columns, ids), single => {
+            ids.resize(ids.len() + rows, 0);
+            Ok(())
+        })
     }
 
     /// Forgets a key; its id will be given to another. The single key of a table without key
     /// columns stays.
     pub fn release(&mut self, id: u32) {
-        match &mut self.layout {
-            Layout::Single => return,
-            Layout::Integer(table) => table.remove(id),
-            Layout::Packed(table) => table.remove(id),
-            Layout::Text(table) => table.remove(id),
-            Layout::Rows(table) => table.remove(id),
-        }
+        with_table!(&mut self.layout, table => table.remove(id), single => return);
         self.ids.free.push(id);
     }
 
@@ -239,13 +228,7 @@ impl KeyTable {
         gone.append_n(self.id_limit(), false);
         ids.iter().for_each(|&id| gone.set_bit(id as usize, true));
         let is_gone = |id: u32| gone.get_bit(id as usize);
-        match &mut self.layout {
-            Layout::Single => return,
-            Layout::Integer(table) => table.remove_all(is_gone),
-            Layout::Packed(table) => table.remove_all(is_gone),
-            Layout::Text(table) => table.remove_all(is_gone, ids),
-            Layout::Rows(table) => table.remove_all(is_gone, ids),
-        }
+        with_table!(&mut self.layout, table => table.remove_all(is_gone, ids), single => return);
         self.ids.free.extend_from_slice(ids);
     }
 
@@ -254,13 +237,7 @@ impl KeyTable {
     ///
     /// All ids are invalid afterwards, and numbering starts from 0.
     pub fn clear(&mut self) {
-        match &mut self.layout {
-            Layout::Single => return,
-            Layout::Integer(table) => table.clear(),
-            Layout::Packed(table) => table.clear(),
-            Layout::Text(table) => table.clear(),
-            Layout::Rows(table) => table.clear(),
-        }
+        with_table!(&mut self.layout, table => table.clear(), single => return);
         self.ids.clear();
     }
 
@@ -270,31 +247,19 @@ impl KeyTable {
         match &self.layout {
             Layout::Integer(table) => Some(table.prefix(id)),
             Layout::Text(table) => Some(table.prefix(id)),
-            Layout::Single | Layout::Packed(_) | Layout::Rows(_) => None,
+            _ => None,
         }
     }
 
     /// The keys with these ids, as columns of the declared types.
     pub fn take_keys(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
-        match &self.layout {
-            Layout::Single => Ok(Vec::new()),
-            Layout::Integer(table) => Ok(vec![table.take(ids)]),
-            Layout::Packed(table) => Ok(table.take(ids)),
-            Layout::Text(table) => Ok(vec![table.take(ids)?]),
-            Layout::Rows(table) => table.take(ids),
-        }
+        with_table!(&self.layout, table => table.take(ids), single => Ok(Vec::new()))
     }
 
     /// The hash of a live key, as [`hash_keys`] gives it.
     #[inline]
     pub fn hash_of(&self, id: u32) -> u64 {
-        match &self.layout {
-            Layout::Single => 0,
-            Layout::Integer(table) => table.hash_of(id),
-            Layout::Packed(table) => table.hash_of(id),
-            Layout::Text(table) => table.hash_of(id),
-            Layout::Rows(table) => table.hash_of(id),
-        }
+        with_table!(&self.layout, table => table.hash_of(id), single => 0)
     }
     /// The types of its keys.
     pub(crate) fn types(&self) -> &[DataType] {
@@ -319,23 +284,11 @@ impl KeyTable {
     }
     /// For how many keys there is memory.
     pub fn capacity(&self) -> usize {
-        match &self.layout {
-            Layout::Single => 1,
-            Layout::Integer(table) => table.capacity(),
-            Layout::Packed(table) => table.capacity(),
-            Layout::Text(table) => table.capacity(),
-            Layout::Rows(table) => table.capacity(),
-        }
+        with_table!(&self.layout, table => table.capacity(), single => 1)
     }
     /// About how many bytes the table takes.
     pub fn bytes(&self) -> usize {
-        let layout = match &self.layout {
-            Layout::Single => 0,
-            Layout::Integer(table) => table.bytes(),
-            Layout::Packed(table) => table.bytes(),
-            Layout::Text(table) => table.bytes(),
-            Layout::Rows(table) => table.bytes(),
-        };
+        let layout = with_table!(&self.layout, table => table.bytes(), single => 0);
         self.ids.bytes() + layout
     }
 }

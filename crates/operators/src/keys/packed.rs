@@ -1,5 +1,5 @@
 //! Keys of several integer-like columns of at most 128 bits together: the values stand side by side
-//! in two words, next to one bit for each column that is NULL, and the words in the hash table
+//! in a word or two, next to one bit for each column that is NULL, and the words in the hash table
 //! itself.
 //!
 //! Compared with encoded rows nothing is written or compared byte by byte, and the hash that says
@@ -26,72 +26,85 @@ const COLUMNS_MAX: usize = 8;
 
 /// The values of a key side by side, those of the last column lowest, and which are NULL. What is
 /// NULL has value 0.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Packed {
-    high: u64,
-    low: u64,
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Packed<const WORDS: usize> {
+    /// The highest first.
+    words: [u64; WORDS],
     nulls: u8,
 }
 
-impl Packed {
+/// A number of this many bits.
+#[inline(always)]
+fn lowest(value: u64, bits: u32) -> u64 {
+    value & (u64::MAX >> (64 - bits))
+}
+
+impl<const WORDS: usize> Packed<WORDS> {
     /// A first value of this many bits.
     #[inline(always)]
     fn of(value: u64, bits: u32) -> Self {
-        Packed { high: 0, low: value & (u64::MAX >> (64 - bits)), nulls: 0 }
+        let mut words = [0; WORDS];
+        words[WORDS - 1] = lowest(value, bits);
+        Packed { words, nulls: 0 }
+    }
+
+    #[inline(always)]
+    fn all(&self) -> u128 {
+        self.words.iter().fold(0, |all, &word| all << 64 | u128::from(word))
     }
 
     /// Gives the value of this many bits that was put in last value 0.
     #[inline(always)]
     fn forget_last(&mut self, bits: u32) {
-        self.low &= !(u64::MAX >> (64 - bits));
+        self.words[WORDS - 1] &= !(u64::MAX >> (64 - bits));
     }
 
     /// Puts a value of this many bits behind those that are there.
     #[inline(always)]
     fn push(&mut self, value: u64, bits: u32) {
-        let all = (u128::from(self.high) << 64 | u128::from(self.low)) << bits
-            | u128::from(value & (u64::MAX >> (64 - bits)));
-        (self.high, self.low) = ((all >> 64) as u64, all as u64);
+        let mut all = self.all() << bits | u128::from(lowest(value, bits));
+        for word in self.words.iter_mut().rev() {
+            (*word, all) = (all as u64, all >> 64);
+        }
     }
 
     /// The value of this many bits that has `behind` bits behind it.
     #[inline(always)]
     fn value(&self, behind: u32, bits: u32) -> i64 {
-        let all = u128::from(self.high) << 64 | u128::from(self.low);
         // Shifted up and down again for its sign.
-        ((all >> behind) as u64 as i64) << (64 - bits) >> (64 - bits)
+        ((self.all() >> behind) as u64 as i64) << (64 - bits) >> (64 - bits)
+    }
+
+    /// Where the table looks for it.
+    #[inline(always)]
+    fn probe(&self) -> u64 {
+        let first = 0x9E37_79B9_7F4A_7C15 ^ u64::from(self.nulls);
+        self.words.iter().fold(first, |state, word| fold(word ^ state, 0xD6E8_FEB8_6659_FD93))
     }
 }
 
 /// A key and its id, with the id where [`Packed`] has padding.
 #[derive(Clone, Copy)]
-struct PackedEntry {
-    high: u64,
-    low: u64,
+struct PackedEntry<const WORDS: usize> {
+    words: [u64; WORDS],
     id: u32,
     nulls: u8,
 }
 
-impl PackedEntry {
-    fn key(&self) -> Packed {
-        Packed { high: self.high, low: self.low, nulls: self.nulls }
+impl<const WORDS: usize> PackedEntry<WORDS> {
+    #[inline(always)]
+    fn key(&self) -> Packed<WORDS> {
+        Packed { words: self.words, nulls: self.nulls }
     }
 }
 
-/// Where the table looks for a key.
-#[inline(always)]
-fn probe(key: &Packed) -> u64 {
-    let high = fold(key.high ^ 0x9E37_79B9_7F4A_7C15 ^ u64::from(key.nulls), 0xD6E8_FEB8_6659_FD93);
-    fold(key.low ^ high, 0xA076_1D64_78BD_642F)
-}
-
-pub(super) struct PackedTable {
+pub(super) struct PackedTable<const WORDS: usize> {
     types: Vec<Arrow>,
-    table: GradualTable<PackedEntry>,
+    table: GradualTable<PackedEntry<WORDS>>,
     /// The key of each id; meaningless for free ids.
-    keys: Pages<Packed>,
+    keys: Pages<Packed<WORDS>>,
     /// The keys of the rows that are interned.
-    packed: Vec<Packed>,
+    packed: Vec<Packed<WORDS>>,
 }
 
 /// How many bits a value takes.
@@ -104,12 +117,12 @@ fn bits_of(data_type: &Arrow) -> u32 {
     }
 }
 
-impl PackedTable {
+impl<const WORDS: usize> PackedTable<WORDS> {
     /// True if keys of these types fit.
     pub fn fits(types: &[Arrow]) -> bool {
         types.len() <= COLUMNS_MAX
             && types.iter().all(is_integer_like)
-            && types.iter().map(bits_of).sum::<u32>() <= 128
+            && types.iter().map(bits_of).sum::<u32>() <= 64 * WORDS as u32
     }
 
     pub fn new(types: Vec<Arrow>) -> Self {
@@ -132,33 +145,30 @@ impl PackedTable {
     }
 
     /// Appends the ids of keys that are there.
-    pub fn find(&self, columns: &[ArrayRef], out: &mut Vec<u32>) {
+    pub fn find(&self, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
         let mut packed = Vec::new();
         pack(columns, None, &mut packed);
-        out.extend(packed.iter().map(|key| {
-            self.table
-                .find(probe(key), |entry| entry.key() == *key)
-                .map_or(ABSENT, |entry| entry.id)
-        }));
+        let find = |key: &Packed<WORDS>| self.table.find(key.probe(), |entry| entry.key() == *key);
+        out.extend(packed.iter().map(|key| find(key).map_or(ABSENT, |entry| entry.id)));
+        Ok(())
     }
 
     #[inline(always)]
-    fn id(&mut self, ids: &mut Ids, key: &Packed) -> u32 {
-        let is_it = |entry: &PackedEntry| entry.key() == *key;
-        let place = match self.table.entry(probe(key), is_it, |entry| probe(&entry.key())) {
+    fn id(&mut self, ids: &mut Ids, key: &Packed<WORDS>) -> u32 {
+        let is_it = |entry: &PackedEntry<WORDS>| entry.key() == *key;
+        let place = match self.table.entry(key.probe(), is_it, |entry| entry.key().probe()) {
             Entry::Occupied(entry) => return entry.id,
             Entry::Vacant(place) => place,
         };
         let id = ids.assign();
-        let Packed { high, low, nulls } = *key;
-        place.insert(PackedEntry { high, low, id, nulls });
+        place.insert(PackedEntry { words: key.words, id, nulls: key.nulls });
         self.keys.put(id as usize, *key);
         id
     }
 
     /// Makes room for this many more keys.
     pub fn reserve(&mut self, more: usize) {
-        self.table.reserve(more, |entry| probe(&entry.key()));
+        self.table.reserve(more, |entry| entry.key().probe());
         self.keys.reserve(more);
     }
 
@@ -173,11 +183,11 @@ impl PackedTable {
 
     pub fn remove(&mut self, id: u32) {
         let key = self.keys[id as usize];
-        self.table.remove(probe(&key), |entry| entry.id == id);
+        self.table.remove(key.probe(), |entry| entry.id == id);
     }
 
     /// Forgets the keys with such ids.
-    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool) {
+    pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, _ids: &[u32]) {
         self.table.retain(|entry| !is_gone(entry.id));
     }
 
@@ -205,7 +215,7 @@ impl PackedTable {
         self.keys.capacity()
     }
 
-    pub fn take(&self, ids: &[u32]) -> Vec<ArrayRef> {
+    pub fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         let keys = || ids.iter().map(|&id| &self.keys[id as usize]);
         let any_nulls = keys().fold(0, |nulls, key| nulls | key.nulls);
         let column = |(place, behind, bits): (usize, u32, u32)| {
@@ -213,17 +223,21 @@ impl PackedTable {
                 .then(|| keys().map(|key| key.nulls >> place & 1 == 0).collect::<NullBuffer>());
             array_of(&self.types[place], keys().map(|key| key.value(behind, bits)), nulls)
         };
-        self.fields().map(column).collect()
+        Ok(self.fields().map(column).collect())
     }
 
     pub fn bytes(&self) -> usize {
-        let packed = self.packed.capacity() * size_of::<Packed>();
+        let packed = self.packed.capacity() * size_of::<Packed<WORDS>>();
         self.table.bytes() + self.keys.bytes() + packed
     }
 }
 
 /// The keys of the rows named, or of all.
-fn pack(columns: &[ArrayRef], rows: Option<&[u32]>, packed: &mut Vec<Packed>) {
+fn pack<const WORDS: usize>(
+    columns: &[ArrayRef],
+    rows: Option<&[u32]>,
+    packed: &mut Vec<Packed<WORDS>>,
+) {
     packed.clear();
     for (place, column) in columns.iter().enumerate() {
         let bits = bits_of(column.data_type());

@@ -56,11 +56,11 @@ impl TextTable {
     pub fn intern(
         &mut self,
         ids: &mut Ids,
-        column: &ArrayRef,
+        columns: &[ArrayRef],
         rows: Option<&[u32]>,
         out: &mut Vec<u32>,
     ) -> Result<()> {
-        let strings = column.as_string_view();
+        let strings = columns[0].as_string_view();
         let views = strings.views();
         let has_nulls = strings.null_count() > 0;
         match rows {
@@ -136,8 +136,8 @@ impl TextTable {
     }
 
     /// Appends the ids of keys that are there.
-    pub fn find(&self, column: &ArrayRef, out: &mut Vec<u32>) {
-        let strings = column.as_string_view();
+    pub fn find(&self, columns: &[ArrayRef], out: &mut Vec<u32>) -> Result<()> {
+        let strings = columns[0].as_string_view();
         let views = strings.views();
         let one = |row: usize| self.find_one(strings, row, views[row]).unwrap_or(ABSENT);
         match strings.nulls().filter(|nulls| nulls.null_count() > 0) {
@@ -147,6 +147,7 @@ impl TextTable {
                 false => self.null.unwrap_or(ABSENT),
             })),
         }
+        Ok(())
     }
 
     #[inline(always)]
@@ -282,7 +283,7 @@ impl TextTable {
         (true, u64::from_be_bytes(first))
     }
 
-    pub fn take(&self, ids: &[u32]) -> Result<ArrayRef> {
+    pub fn take(&self, ids: &[u32]) -> Result<Vec<ArrayRef>> {
         let mut texts = Texts::default();
         for &id in ids {
             let view = self.views[id as usize];
@@ -295,7 +296,7 @@ impl TextTable {
                 texts.push(Some(&view.to_le_bytes()[4..4 + view as u32 as usize]));
             }
         }
-        texts.finish()
+        Ok(vec![texts.finish()?])
     }
 
     pub fn bytes(&self) -> usize {
