@@ -3,8 +3,9 @@
 //! The inner aggregate sees a value when a group gets it for the first time, and a retraction when
 //! the group gives the last one back. What a group does not have it cannot give back: ignored.
 //!
-//! Invariant: the pairs of (group, value) that are counted stand in one arena, found by a hash
-//! table and chained per group, so that a group that ends is cleared in the time its values take.
+//! Invariant: the pairs of (group, value) stand in one hash table with their counts, so that a value
+//! that has been seen costs one look-up, and are chained per group, so that a group that ends is
+//! cleared in the time its values take.
 //!
 //! A row whose value is already counted changes nothing in the inner aggregate, but it still has a
 //! pair of results: both are the present result.
@@ -17,32 +18,42 @@ use thalweg_core::{DataType, Result};
 use super::super::{StateColumns, StateRows};
 use super::values::Values;
 use super::{RunInput, RunningAggregate, counted, is_taken};
-use crate::gradual::{GradualTable, Pages};
+use crate::gradual::{Entry, GradualTable, Pages};
 
 const NONE: u32 = u32::MAX;
 
-/// A value of a group, and its neighbours in the chain of the group.
+/// A value of a group and how often the group has it.
 #[derive(Clone, Copy)]
 struct CountedPair {
-    group: u32,
+    pair: u64,
+    /// The lower half of the number.
+    times: u32,
+    /// Where its neighbours are.
+    at: u32,
+}
+
+/// The neighbours of a value in the chain of its group.
+#[derive(Clone, Copy)]
+struct PairLink {
     value: u32,
-    times: u64,
     next: u32,
     previous: u32,
+    /// The upper half of how often the group has the value.
+    times_high: u32,
 }
 
 /// Counts (group, value) pairs.
 #[derive(Default)]
 struct PairCounts {
-    arena: Pages<CountedPair>,
+    table: GradualTable<CountedPair>,
+    links: Pages<PairLink>,
     free: Vec<u32>,
-    table: GradualTable<u32>,
-    /// The first pair of each group.
+    /// The first link of each group.
     heads: Pages<u32>,
 }
 
-fn hash(group: u32, value: u32) -> u64 {
-    mix64(u64::from(group) << 32 | u64::from(value))
+fn pair_of(group: u32, value: u32) -> u64 {
+    u64::from(group) << 32 | u64::from(value)
 }
 
 impl PairCounts {
@@ -50,64 +61,61 @@ impl PairCounts {
         self.heads.grow(groups, NONE);
     }
 
-    fn find(&self, group: u32, value: u32) -> Option<u32> {
-        let same = |&at: &u32| {
-            let pair = self.arena[at as usize];
-            pair.group == group && pair.value == value
-        };
-        self.table.find(hash(group, value), same).copied()
-    }
-
     /// Counts this many more; true if they are the first.
+    #[inline(always)]
     fn add(&mut self, group: u32, value: u32, times: u64) -> bool {
-        if let Some(at) = self.find(group, value) {
-            self.arena[at as usize].times += times;
-            return false;
-        }
-        let head = self.heads[group as usize];
-        let pair = CountedPair { group, value, times, next: head, previous: NONE };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.arena[at as usize] = pair;
-                at
-            }
-            None => {
-                self.arena.push(pair);
-                self.arena.len() as u32 - 1
+        let PairCounts { table, links, free, heads } = self;
+        let pair = pair_of(group, value);
+        let is_it = |counted: &CountedPair| counted.pair == pair;
+        let place = match table.entry(mix64(pair), is_it, |counted| mix64(counted.pair)) {
+            Entry::Vacant(place) => place,
+            Entry::Occupied(counted) => {
+                let times = u64::from(counted.times) + times;
+                counted.times = times as u32;
+                if times >> 32 > 0 {
+                    links[counted.at as usize].times_high += (times >> 32) as u32;
+                }
+                return false;
             }
         };
-        if head != NONE {
-            self.arena[head as usize].previous = at;
+        let head = &mut heads[group as usize];
+        let times_high = (times >> 32) as u32;
+        let link = PairLink { value, next: *head, previous: NONE, times_high };
+        let at = free.pop().unwrap_or(links.len() as u32);
+        links.put(at as usize, link);
+        if *head != NONE {
+            links[*head as usize].previous = at;
         }
-        self.heads[group as usize] = at;
-        let arena = &self.arena;
-        let rehash = |&at: &u32| hash(arena[at as usize].group, arena[at as usize].value);
-        self.table.insert_unique(hash(group, value), at, rehash);
+        *head = at;
+        place.insert(CountedPair { pair, times: times as u32, at });
         true
     }
 
     /// Counts one less, if it is there; true if it was the last.
     fn remove(&mut self, group: u32, value: u32) -> bool {
-        let Some(at) = self.find(group, value) else { return false };
-        let pair = &mut self.arena[at as usize];
-        pair.times -= 1;
-        if pair.times > 0 {
-            return false;
+        let pair = pair_of(group, value);
+        let found = self.table.find_mut(mix64(pair), |counted| counted.pair == pair);
+        let Some(CountedPair { times, at, .. }) = found else { return false };
+        let (at, high) = (*at, &mut self.links[*at as usize].times_high);
+        let left = (u64::from(*high) << 32 | u64::from(*times)) - 1;
+        (*high, *times) = ((left >> 32) as u32, left as u32);
+        if left == 0 {
+            self.unlink(group, at);
         }
-        self.unlink(at);
-        true
+        left == 0
     }
 
-    fn unlink(&mut self, at: u32) {
-        let CountedPair { group, value, next, previous, .. } = self.arena[at as usize];
+    fn unlink(&mut self, group: u32, at: u32) {
+        let PairLink { value, next, previous, .. } = self.links[at as usize];
         if next != NONE {
-            self.arena[next as usize].previous = previous;
+            self.links[next as usize].previous = previous;
         }
         match previous {
             NONE => self.heads[group as usize] = next,
-            _ => self.arena[previous as usize].next = next,
+            _ => self.links[previous as usize].next = next,
         }
-        self.table.remove(hash(group, value), |&other| other == at);
+        let pair = pair_of(group, value);
+        self.table.remove(mix64(pair), |counted| counted.pair == pair);
         self.free.push(at);
     }
 
@@ -117,22 +125,24 @@ impl PairCounts {
         if at == NONE {
             return None;
         }
-        self.unlink(at);
-        Some(self.arena[at as usize].value)
+        self.unlink(group, at);
+        Some(self.links[at as usize].value)
     }
 
     /// The values of a group and how often each is there.
     fn of_group(&self, group: u32) -> impl Iterator<Item = (u32, u64)> {
-        let first = self.heads[group as usize];
-        let behind = |&at: &u32| Some(self.arena[at as usize].next).filter(|&next| next != NONE);
-        std::iter::successors(Some(first).filter(|&first| first != NONE), behind).map(|at| {
-            let pair = &self.arena[at as usize];
-            (pair.value, pair.times)
+        let link = |at: u32| self.links.get(at as usize);
+        let first = link(self.heads[group as usize]);
+        std::iter::successors(first, move |of| link(of.next)).map(move |of| {
+            let pair = pair_of(group, of.value);
+            let counted = self.table.find(mix64(pair), |counted| counted.pair == pair);
+            let low = counted.expect("what is in a chain is in the table").times;
+            (of.value, u64::from(of.times_high) << 32 | u64::from(low))
         })
     }
 
     fn bytes(&self) -> usize {
-        self.arena.bytes() + self.heads.bytes() + self.free.capacity() * 4 + self.table.bytes()
+        self.links.bytes() + self.heads.bytes() + self.free.capacity() * 4 + self.table.bytes()
     }
 }
 
@@ -238,5 +248,43 @@ impl RunningAggregate for RunningDistinct {
             self.values.hold(value);
         }
         self.inner.restore(ids, rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_group(counts: &PairCounts, group: u32) -> Vec<(u32, u64)> {
+        counts.of_group(group).collect()
+    }
+
+    #[test]
+    fn values_are_counted_beyond_32_bits() {
+        let (mut counts, most) = (PairCounts::default(), u64::from(u32::MAX));
+        counts.grow(2);
+        assert!(counts.add(1, 7, most));
+        assert!(!counts.add(1, 7, 2));
+        assert!(counts.add(1, 8, 5 * most));
+        assert_eq!(of_group(&counts, 1), [(8, 5 * most), (7, most + 2)]);
+        (0..3).for_each(|_| assert!(!counts.remove(1, 7)));
+        assert_eq!(of_group(&counts, 1), [(8, 5 * most), (7, most - 1)]);
+        assert_eq!(of_group(&counts, 0), []);
+    }
+
+    #[test]
+    fn a_value_goes_with_its_last_row() {
+        let mut counts = PairCounts::default();
+        counts.grow(2);
+        for value in [3, 4, 5, 4] {
+            counts.add(0, value, 1);
+            counts.add(1, value, 1);
+        }
+        let removed = [4, 4, 4, 3, 9].map(|value| counts.remove(0, value));
+        assert_eq!(removed, [false, true, false, true, false]);
+        assert_eq!(of_group(&counts, 0), [(5, 1)]);
+        assert!(counts.add(0, 4, 1), "it is new again");
+        assert_eq!(std::iter::from_fn(|| counts.pop(0)).collect::<Vec<_>>(), [4, 5]);
+        assert_eq!(of_group(&counts, 1), [(5, 1), (4, 2), (3, 1)]);
     }
 }
