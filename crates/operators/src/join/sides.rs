@@ -167,7 +167,7 @@ pub(in crate::join) fn tags(batch: &RecordBatch) -> Result<&BooleanArray> {
 }
 
 pub(in crate::join) fn side_at(tags: &BooleanArray, row: u32) -> Side {
-    if tags.value(row as usize) { Side::Right } else { Side::Left }
+    if tags.values().value(row as usize) { Side::Right } else { Side::Left }
 }
 
 /// Says of the rows of one input which side they belong to.

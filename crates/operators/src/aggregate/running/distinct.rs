@@ -11,7 +11,7 @@
 //! pair of results: both are the present result.
 
 use arrow_array::ArrayRef;
-use arrow_buffer::BooleanBufferBuilder;
+use arrow_buffer::BooleanBuffer;
 use thalweg_core::shim::mix64;
 use thalweg_core::{DataType, Result};
 
@@ -198,7 +198,7 @@ impl RunningAggregate for RunningDistinct {
     fn run(&mut self, input: &RunInput<'_>) -> Result<ArrayRef> {
         let values = self.values.intern(input.column()?, None)?;
         let taken = if self.takes_nulls { input.filter.cloned() } else { input.taken() };
-        let mut passes = BooleanBufferBuilder::new(values.len());
+        let mut passes = Vec::with_capacity(values.len());
         for (place, (&id, &value)) in input.ids.iter().zip(&values).enumerate() {
             let step = input.step(place);
             if step.begins() {
@@ -211,10 +211,10 @@ impl RunningAggregate for RunningDistinct {
                     false
                 }
             };
-            passes.append(passed);
+            passes.push(passed);
         }
         self.values.settle();
-        self.inner.run(&RunInput { filter: Some(&passes.finish()), ..*input })
+        self.inner.run(&RunInput { filter: Some(&BooleanBuffer::from(passes)), ..*input })
     }
     fn reset(&mut self, ids: &[u32]) {
         ids.iter().for_each(|&id| self.clear(id));

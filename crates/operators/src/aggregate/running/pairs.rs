@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
-use arrow_buffer::{ArrowNativeType, NullBufferBuilder};
+use arrow_buffer::{ArrowNativeType, NullBuffer};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType as Arrow;
 use thalweg_core::Result;
@@ -16,22 +16,21 @@ use thalweg_core::Result;
 /// Builds an array of pairs.
 pub(in crate::aggregate) struct Pairs<T: ArrowPrimitiveType> {
     values: Vec<T::Native>,
-    nulls: NullBufferBuilder,
+    valid: Vec<bool>,
 }
 
 impl<T: ArrowPrimitiveType> Pairs<T> {
     pub fn new(rows: usize) -> Self {
-        let values = Vec::with_capacity(rows * 2);
-        Pairs { values, nulls: NullBufferBuilder::new(rows * 2) }
+        Pairs { values: Vec::with_capacity(rows * 2), valid: Vec::with_capacity(rows * 2) }
     }
     #[inline(always)]
     pub fn push(&mut self, before: Option<T::Native>, after: Option<T::Native>) {
         self.values.extend_from_slice(&[before.unwrap_or_default(), after.unwrap_or_default()]);
-        self.nulls.append(before.is_some());
-        self.nulls.append(after.is_some());
+        self.valid.extend_from_slice(&[before.is_some(), after.is_some()]);
     }
-    pub fn finish(mut self, data_type: &Arrow) -> ArrayRef {
-        let array = PrimitiveArray::<T>::new(self.values.into(), self.nulls.finish());
+    pub fn finish(self, data_type: &Arrow) -> ArrayRef {
+        let nulls = self.valid.contains(&false).then(|| NullBuffer::from(self.valid));
+        let array = PrimitiveArray::<T>::new(self.values.into(), nulls);
         super::super::values::retyped(Arc::new(array), data_type)
     }
 }
