@@ -60,17 +60,18 @@ impl<T> Pages<T> {
         let page = self.len >> PAGE_BITS;
         if page == 0 {
             &mut self.first
-        } else if page <= self.others.len() {
-            &mut self.others[page - 1]
         } else {
-            self.new_page()
+            if page > self.others.len() {
+                self.add_page();
+            }
+            &mut self.others[page - 1]
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn new_page(&mut self) -> &mut Vec<T> {
-        self.others.push_mut(Vec::with_capacity(PAGE))
+    fn add_page(&mut self) {
+        self.others.push(Vec::with_capacity(PAGE));
     }
 
     /// Puts the element with this number in its place, or adds it as the next.

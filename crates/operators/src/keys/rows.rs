@@ -37,10 +37,21 @@ pub(super) struct RowTable {
     of_rows: Encoded,
 }
 
+/// A key's hash and its id: most keys that are others differ in their hashes.
+#[derive(Clone, Copy)]
+struct RowEntry {
+    hash: u64,
+    id: u32,
+}
+
+fn probe(entry: &RowEntry) -> u64 {
+    probe_hash(entry.hash)
+}
+
 /// The keys that have ids.
 #[derive(Default)]
 struct Known {
-    table: GradualTable<u32>,
+    table: GradualTable<RowEntry>,
     /// The hash of each id; meaningless for free ids.
     hashes: Pages<u64>,
     encoded: EncodedKeys,
@@ -85,21 +96,20 @@ impl Codec {
 impl Known {
     #[inline]
     fn find(&self, bytes: &[u8], hash: u64) -> Option<u32> {
-        let is_it = |&id: &u32| self.hashes[id as usize] == hash && self.encoded.get(id) == bytes;
-        self.table.find(probe_hash(hash), is_it).copied()
+        let is_it = |entry: &RowEntry| entry.hash == hash && self.encoded.get(entry.id) == bytes;
+        self.table.find(probe_hash(hash), is_it).map(|entry| entry.id)
     }
 
     #[inline]
     fn id(&mut self, ids: &mut Ids, bytes: &[u8], hash: u64) -> Result<u32> {
         let Known { table, hashes, encoded } = self;
-        let is_it = |&id: &u32| hashes[id as usize] == hash && encoded.get(id) == bytes;
-        let hash_of = |&id: &u32| probe_hash(hashes[id as usize]);
-        let place = match table.entry(probe_hash(hash), is_it, hash_of) {
-            Entry::Occupied(id) => return Ok(*id),
+        let is_it = |entry: &RowEntry| entry.hash == hash && encoded.get(entry.id) == bytes;
+        let place = match table.entry(probe_hash(hash), is_it, probe) {
+            Entry::Occupied(entry) => return Ok(entry.id),
             Entry::Vacant(place) => place,
         };
         let id = ids.assign();
-        place.insert(id);
+        place.insert(RowEntry { hash, id });
         hashes.put(id as usize, hash);
         encoded.set(id, bytes)?;
         Ok(id)
@@ -143,20 +153,20 @@ impl RowTable {
     /// Makes room for this many more keys.
     pub fn reserve(&mut self, more: usize) {
         let Known { table, hashes, .. } = &mut self.known;
-        table.reserve(more, |&id| probe_hash(hashes[id as usize]));
+        table.reserve(more, probe);
         hashes.reserve(more);
     }
 
     pub fn remove(&mut self, id: u32) {
         let Known { table, hashes, encoded } = &mut self.known;
-        table.remove(probe_hash(hashes[id as usize]), |&other| other == id);
+        table.remove(probe_hash(hashes[id as usize]), |entry| entry.id == id);
         encoded.remove(id);
     }
 
     /// Forgets the keys with such ids, which are these.
     pub fn remove_all(&mut self, is_gone: impl Fn(u32) -> bool, ids: &[u32]) {
         let Known { table, encoded, .. } = &mut self.known;
-        table.retain(|&mut id| !is_gone(id));
+        table.retain(|entry| !is_gone(entry.id));
         ids.iter().for_each(|&id| encoded.remove(id));
     }
 

@@ -33,6 +33,13 @@ struct TextEntry {
     id: u32,
 }
 
+/// Where the table looks for a text.
+fn probe(entry: &TextEntry) -> u64 {
+    let TextEntry { low, high, .. } = *entry;
+    let view = u128::from(high) << 64 | u128::from(low);
+    probe_hash(if is_long(view) { high } else { hash_u128(view) })
+}
+
 #[derive(Default)]
 pub(super) struct TextTable {
     table: GradualTable<TextEntry>,
@@ -129,8 +136,7 @@ impl TextTable {
 
     /// Makes room for this many more keys.
     pub fn reserve(&mut self, more: usize) {
-        let hashes = &self.hashes;
-        self.table.reserve(more, |entry| probe_hash(hashes[entry.id as usize]));
+        self.table.reserve(more, probe);
         self.hashes.reserve(more);
         self.views.reserve(more);
     }
@@ -175,8 +181,7 @@ impl TextTable {
     fn short_id(&mut self, ids: &mut Ids, view: u128, hash: u64) -> u32 {
         let (low, high) = (view as u64, (view >> 64) as u64);
         let is_it = |entry: &TextEntry| entry.low == low && entry.high == high;
-        let hash_of = |entry: &TextEntry| probe_hash(self.hashes[entry.id as usize]);
-        let place = match self.table.entry(probe_hash(hash), is_it, hash_of) {
+        let place = match self.table.entry(probe_hash(hash), is_it, probe) {
             gradual::Entry::Occupied(entry) => return entry.id,
             gradual::Entry::Vacant(place) => place,
         };
@@ -194,8 +199,7 @@ impl TextTable {
             let own = || self.blocks.bytes_of(self.views[entry.id as usize]);
             entry.low == low && entry.high == hash && own() == text.as_bytes()
         };
-        let hash_of = |entry: &TextEntry| probe_hash(self.hashes[entry.id as usize]);
-        let place = match self.table.entry(probe_hash(hash), is_it, hash_of) {
+        let place = match self.table.entry(probe_hash(hash), is_it, probe) {
             gradual::Entry::Occupied(entry) => return entry.id,
             gradual::Entry::Vacant(place) => place,
         };

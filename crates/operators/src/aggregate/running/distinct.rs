@@ -3,9 +3,9 @@
 //! The inner aggregate sees a value when a group gets it for the first time, and a retraction when
 //! the group gives the last one back. What a group does not have it cannot give back: ignored.
 //!
-//! Invariant: the pairs of (group, value) stand in one hash table with their counts, so that a value
-//! that has been seen costs one look-up, and are chained per group, so that a group that ends is
-//! cleared in the time its values take.
+//! Invariant: the pairs of (group, value) stand in one hash table with their counts, so that a
+//! value that has been seen costs one look-up, and are chained per group, so that a group that
+//! ends is cleared in the time its values take.
 //!
 //! A row whose value is already counted changes nothing in the inner aggregate, but it still has a
 //! pair of results: both are the present result.
