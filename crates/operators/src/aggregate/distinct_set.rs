@@ -22,7 +22,7 @@ use thalweg_core::{Error, Result};
 use super::description::TypedAggregate;
 use super::distinct::capture_values;
 use super::running::counted::{self, Counted};
-use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete};
+use super::{Accumulator, RowOrder, StateColumns, StateRows, UpdateInput, concrete, joined};
 use crate::gradual::{Entry, GradualTable, Pages};
 use crate::keys::KeyTable;
 
@@ -50,10 +50,6 @@ pub(super) struct DistinctSet {
     /// True if the inner states know of values that are not here.
     is_partial: bool,
     value_ids: Vec<u32>,
-}
-
-fn pair_of(group: u32, value: u32) -> u64 {
-    u64::from(group) << 32 | u64::from(value)
 }
 
 impl DistinctSet {
@@ -100,7 +96,7 @@ impl DistinctSet {
     }
 
     fn see_pair(&mut self, group: u32, value: u32) -> bool {
-        let pair = pair_of(group, value);
+        let pair = joined(group, value);
         match self.seen.entry(mix64(pair), |&other| other == pair, |&other| mix64(other)) {
             Entry::Occupied(_) => false,
             Entry::Vacant(place) => {
@@ -248,7 +244,7 @@ impl Accumulator for DistinctSet {
         }
         for &group in ids {
             for value in self.values_of(group) {
-                let pair = pair_of(group, value);
+                let pair = joined(group, value);
                 self.seen.remove(mix64(pair), |&other| other == pair);
             }
             self.newest[group as usize] = NONE;

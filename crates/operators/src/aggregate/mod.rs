@@ -183,5 +183,10 @@ fn concrete<T: Accumulator>(from: &dyn Accumulator) -> Result<&T> {
         .ok_or_else(|| Error::internal("a partial state met another aggregate's"))
 }
 
+/// Two numbers as one: a group and its value, or the halves of a count.
+fn joined(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
 #[cfg(test)]
 mod tests;

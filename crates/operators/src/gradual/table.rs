@@ -139,7 +139,7 @@ impl<T> GradualTable<T> {
 
     /// Puts an element in that is not there. `hash_of` gives the hash of any element.
     #[inline]
-    pub fn insert_unique(&mut self, hash: u64, element: T, hash_of: impl Fn(&T) -> u64) {
+    fn insert_unique(&mut self, hash: u64, element: T, hash_of: impl Fn(&T) -> u64) {
         self.make_room(&hash_of);
         self.part_mut(hash).insert_unique(hash, element, hash_of);
         self.len += 1;

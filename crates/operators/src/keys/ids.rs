@@ -15,7 +15,7 @@ pub fn partition_of(hash: u64, partitions: usize) -> usize {
 /// What hash tables are probed with. Keys of one partition agree in the top bits of their hash,
 /// which is where hashbrown takes its tags from, so lower bits are folded in.
 #[inline]
-pub(super) fn probe_hash(hash: u64) -> u64 {
+pub(crate) fn probe_hash(hash: u64) -> u64 {
     hash ^ (hash << 32)
 }
 

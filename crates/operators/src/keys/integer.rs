@@ -130,7 +130,7 @@ pub(super) fn array_of(
 }
 
 /// Where the table looks for a key: one multiplication whose halves are folded. The hash that says
-/// which partition owns a key is another one and computed once per key, not once per row.
+/// which partition owns a key is another one and computed where it is asked for, not for each row.
 #[inline(always)]
 fn probe(key: i64) -> u64 {
     let product =

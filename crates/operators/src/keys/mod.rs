@@ -55,6 +55,7 @@ use thalweg_core::{DataType, Error, Result};
 pub use canonical::CanonicalOrder;
 pub(crate) use hash::is_proved_by_hash;
 pub use hash::{hash_bytes, hash_keys};
+pub(crate) use ids::probe_hash;
 pub use ids::{ABSENT, partition_of};
 pub(crate) use scatter::{hash_rows, route_by_keys, scatter};
 

@@ -3,11 +3,10 @@
 //! itself.
 //!
 //! Compared with encoded rows nothing is written or compared byte by byte, and the hash that says
-//! which partition owns a key is computed once per key, not once per row.
+//! which partition owns a key is computed where it is asked for, not for each row.
 //!
 //! **Invariant:** a column that is NULL has its bit set and value 0, so equal keys are equal words.
-//! The probe hash is not the key's hash: it only has to spread within the table, and the key's hash
-//! is computed when a key is new.
+//! The probe hash is not the key's hash: it only has to spread within the table.
 
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;

@@ -15,7 +15,7 @@ use arrow_buffer::BooleanBuffer;
 use thalweg_core::shim::mix64;
 use thalweg_core::{DataType, Result};
 
-use super::super::{StateColumns, StateRows};
+use super::super::{StateColumns, StateRows, joined};
 use super::values::Values;
 use super::{RunInput, RunningAggregate, counted, is_taken};
 use crate::gradual::{Entry, GradualTable, Pages};
@@ -52,10 +52,6 @@ struct PairCounts {
     heads: Pages<u32>,
 }
 
-fn pair_of(group: u32, value: u32) -> u64 {
-    u64::from(group) << 32 | u64::from(value)
-}
-
 impl PairCounts {
     fn grow(&mut self, groups: usize) {
         self.heads.grow(groups, NONE);
@@ -65,7 +61,7 @@ impl PairCounts {
     #[inline(always)]
     fn add(&mut self, group: u32, value: u32, times: u64) -> bool {
         let PairCounts { table, links, free, heads } = self;
-        let pair = pair_of(group, value);
+        let pair = joined(group, value);
         let is_it = |counted: &CountedPair| counted.pair == pair;
         let place = match table.entry(mix64(pair), is_it, |counted| mix64(counted.pair)) {
             Entry::Vacant(place) => place,
@@ -93,11 +89,11 @@ impl PairCounts {
 
     /// Counts one less, if it is there; true if it was the last.
     fn remove(&mut self, group: u32, value: u32) -> bool {
-        let pair = pair_of(group, value);
+        let pair = joined(group, value);
         let found = self.table.find_mut(mix64(pair), |counted| counted.pair == pair);
         let Some(CountedPair { times, at, .. }) = found else { return false };
         let (at, high) = (*at, &mut self.links[*at as usize].times_high);
-        let left = (u64::from(*high) << 32 | u64::from(*times)) - 1;
+        let left = joined(*high, *times) - 1;
         (*high, *times) = ((left >> 32) as u32, left as u32);
         if left == 0 {
             self.unlink(group, at);
@@ -114,7 +110,7 @@ impl PairCounts {
             NONE => self.heads[group as usize] = next,
             _ => self.links[previous as usize].next = next,
         }
-        let pair = pair_of(group, value);
+        let pair = joined(group, value);
         self.table.remove(mix64(pair), |counted| counted.pair == pair);
         self.free.push(at);
     }
@@ -134,10 +130,10 @@ impl PairCounts {
         let link = |at: u32| self.links.get(at as usize);
         let first = link(self.heads[group as usize]);
         std::iter::successors(first, move |of| link(of.next)).map(move |of| {
-            let pair = pair_of(group, of.value);
+            let pair = joined(group, of.value);
             let counted = self.table.find(mix64(pair), |counted| counted.pair == pair);
             let low = counted.expect("what is in a chain is in the table").times;
-            (of.value, u64::from(of.times_high) << 32 | u64::from(low))
+            (of.value, joined(of.times_high, low))
         })
     }
 

@@ -12,7 +12,8 @@
 //! Removing the newest costs one look-up. Removing an expired row follows the list, which is as
 //! long as the row has equals.
 
-use crate::gradual::{GradualTable, Pages};
+use crate::gradual::{Entry, GradualTable, Pages};
+use crate::keys::probe_hash;
 use crate::rows::arena::NIL;
 
 #[derive(Clone, Copy)]
@@ -29,23 +30,16 @@ pub(super) struct Contents {
     older: Pages<u32>,
 }
 
-/// Rows of one partition agree in the top bits of the hashes of their keys, which tables take their
-/// tags from; here all columns are hashed, but a key may be all of them.
-fn probe(hash: u64) -> u64 {
-    hash ^ (hash << 32)
-}
-
 impl Contents {
     /// Adds the newest row with this content. `same` says whether a row has it.
     pub fn insert(&mut self, hash: u64, row: u32, same: impl Fn(u32) -> bool) {
         self.older.grow(row as usize + 1, NIL);
-        let found =
-            self.table.find_mut(probe(hash), |entry| entry.hash == hash && same(entry.newest));
-        let older = match found {
-            Some(entry) => std::mem::replace(&mut entry.newest, row),
-            None => {
-                let entry = ContentsEntry { hash, newest: row };
-                self.table.insert_unique(probe(hash), entry, |entry| probe(entry.hash));
+        let is_meant = |entry: &ContentsEntry| entry.hash == hash && same(entry.newest);
+        let rehash = |entry: &ContentsEntry| probe_hash(entry.hash);
+        let older = match self.table.entry(probe_hash(hash), is_meant, rehash) {
+            Entry::Occupied(entry) => std::mem::replace(&mut entry.newest, row),
+            Entry::Vacant(place) => {
+                place.insert(ContentsEntry { hash, newest: row });
                 NIL
             }
         };
@@ -55,11 +49,11 @@ impl Contents {
     /// Takes out the newest row with this content.
     pub fn take_newest(&mut self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
         let is_meant = |entry: &ContentsEntry| entry.hash == hash && same(entry.newest);
-        let found = self.table.find_mut(probe(hash), is_meant)?;
+        let found = self.table.find_mut(probe_hash(hash), is_meant)?;
         let row = found.newest;
         match self.older[row as usize] {
             NIL => {
-                self.table.remove(probe(hash), |entry| entry.newest == row);
+                self.table.remove(probe_hash(hash), |entry| entry.newest == row);
             }
             older => found.newest = older,
         }
@@ -77,13 +71,13 @@ impl Contents {
                 })
                 .any(|at| at == row)
         };
-        let Some(found) = self.table.find_mut(probe(hash), leads) else { return };
+        let Some(found) = self.table.find_mut(probe_hash(hash), leads) else { return };
         let next = older[row as usize];
         let mut at = found.newest;
         if at == row {
             match next {
                 NIL => {
-                    self.table.remove(probe(hash), |entry| entry.newest == row);
+                    self.table.remove(probe_hash(hash), |entry| entry.newest == row);
                 }
                 next => found.newest = next,
             }
