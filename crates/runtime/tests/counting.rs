@@ -101,7 +101,10 @@ fn few_results_of_a_watermark_leave_as_one_bundle() {
         assert_eq!(results.sorted(), expected, "{class:?}");
         let sink = report.metrics.stages.iter().find(|stage| stage.id == "sink-0");
         let sink = sink.expect("there is one for results");
-        assert_eq!((sink.rows_in, sink.bundles_in), (1000, 10), "{class:?}: ten windows");
+        assert_eq!(sink.rows_in, 1000, "{class:?}");
+        // Ten windows; of a `commuting` operator several that have ended may leave together.
+        let is_joined = class == OperatorClass::Commuting && sink.bundles_in < 10;
+        assert!(sink.bundles_in == 10 || is_joined, "{class:?}: {} bundles", sink.bundles_in);
     }
 }
 

@@ -88,6 +88,25 @@ fn bundles_stay_on_their_node_where_they_can() {
     }
 }
 
+/// Epochs of a bundle end faster than their watermarks pass 32 partitions twice. One that is on
+/// its way does not keep the others from ending, and what has ended meanwhile goes as one.
+#[test]
+fn watermarks_that_wait_for_one_another_go_together() {
+    for (seed, cancel_between) in (0..10).map(|seed| (seed, seed % 2 == 1)) {
+        let rows: Vec<_> = (0..8_000).map(|n| (n / 10, n % 7)).collect();
+        let (expected, _) = reference(&rows, 1, 2);
+        let count = Count { size: 2, class: OperatorClass::Commuting, cancel_between };
+        let (graph, results, _) = counting(vec![(Rows::boxed(rows), Delay::boxed(1, 2))], count);
+        let options = RunOptions { bundle_rows_max: 64, ..RunOptions::default() };
+        let report = run_on(&machine(1, 16, seed), graph, options).expect("the job runs");
+        assert_eq!(results.sorted(), expected, "seed {seed}");
+        let watermarks = report.work.iter().filter(|(_, _, work, _)| *work == Work::Watermark);
+        let tasks: u64 = watermarks.map(|(_, _, _, total)| total.tasks).sum();
+        // Each bundle ends an epoch, and one by one they would be 126 watermarks of 62 tasks.
+        assert!(tasks < 126 * 62 / 4, "seed {seed}: {tasks} tasks");
+    }
+}
+
 /// Where rows are depends on their time alone, as if another program had made them.
 #[derive(Clone, Copy)]
 struct MadeUp {

@@ -2,7 +2,8 @@
 //! them.
 //!
 //! `commuting` operators take bundles as they come: whoever consumes the last one of the oldest
-//! epoch sends its watermark to the cells. `sequenced` ones take a lane's bundles by ordinal, then
+//! epoch sends its watermark to the cells, and with it those of epochs behind it that are complete
+//! too. `sequenced` ones take a lane's bundles by ordinal, then
 //! the watermark behind them, and the cells' mailboxes keep that order.
 //!
 //! **Invariants:**
@@ -36,25 +37,56 @@ impl EpochStage<'_> {
             if front.is_cut() {
                 return self.reach_cut(lane, front);
             }
-            if self.begin_watermark(Some((lane, Arc::clone(&front)))) {
+            let consumed = self.with_complete(lane, front);
+            if self.begin_watermark(consumed.clone()) {
                 // The barrier's completion continues from here.
                 return Ok(());
             }
-            self.finish_container(lane, &front)?;
+            for (lane, container) in &consumed {
+                self.finish_container(*lane, container)?;
+            }
         }
         Ok(())
     }
 
-    /// Takes the watermark of a container (or a change of idleness) into the joint watermark and
-    /// sends a barrier to the cells if one is needed. False if there is nothing to wait for.
-    pub(crate) fn begin_watermark(&self, container: Option<(usize, Arc<Container>)>) -> bool {
+    /// The container in front of a lane, which the caller has retrieved, and those behind it that
+    /// are complete as well, up to a cut. Where epochs end faster than watermarks pass the
+    /// partitions, one barrier takes all that have ended since the one before: to the partitions
+    /// that is a watermark that has moved further.
+    ///
+    /// Nobody else retrieves one behind the front, and what becomes complete after it was looked at
+    /// here is found when the barrier is complete.
+    fn with_complete(&self, lane: usize, front: Arc<Container>) -> Vec<(usize, Arc<Container>)> {
+        let mut next = front.index + 1;
+        let mut complete = vec![(lane, front)];
+        while let Some(container) = self.run.lanes[lane].at_or_after(next) {
+            let is_complete = container.state() == ContainerState::WatermarkAssigned
+                && container.unconsumed() == 0
+                && !container.is_cut();
+            if is_complete && container.retrieve() {
+                next = container.index + 1;
+                complete.push((lane, container));
+            } else if container.is_finished() {
+                // Merged with the one behind it.
+                next = container.index + 1;
+            } else {
+                break;
+            }
+        }
+        complete
+    }
+
+    /// Takes the watermarks of containers of a lane, oldest first, or a change of idleness (of
+    /// none) into the joint watermark and sends a barrier to the cells if one is needed. False if
+    /// there is nothing to wait for.
+    pub(crate) fn begin_watermark(&self, consumed: Vec<(usize, Arc<Container>)>) -> bool {
         let operator = self.operator();
         let mut joint = operator.joint.lock().expect("no panic under the joint lock");
-        if let Some((lane, container)) = &container {
+        for (lane, container) in &consumed {
             joint.watermark.raise(*lane, container.end());
         }
         let advances = joint.watermark.advance(|lane| self.run.lanes[lane].is_idle());
-        let must_pass_cells = operator.class == OperatorClass::Sequenced && container.is_some();
+        let must_pass_cells = operator.class == OperatorClass::Sequenced && !consumed.is_empty();
         if !advances && !must_pass_cells {
             return false;
         }
@@ -62,11 +94,12 @@ impl EpochStage<'_> {
             true => Moves::Watermark(operator.passes(joint.watermark.watermark())),
             false => Moves::Nothing,
         };
-        let ingest_ns = match &container {
+        // Of the oldest: what waited longest says how late results are.
+        let ingest_ns = match consumed.first() {
             Some((_, container)) => container.end_ingest_ns(),
             None => self.job.now_ns(),
         };
-        self.begin_barrier(&mut joint, container.into_iter().collect(), ingest_ns, moves);
+        self.begin_barrier(&mut joint, consumed, ingest_ns, moves);
         true
     }
 
@@ -219,7 +252,7 @@ impl EpochStage<'_> {
                         drop(sequencer);
                         return self.reach_cut(lane, container);
                     }
-                    let waits = self.begin_watermark(Some((lane, container)));
+                    let waits = self.begin_watermark(vec![(lane, container)]);
                     assert!(waits, "a sequenced operator's watermark passes its cells");
                 }
                 ContainerState::WatermarkCancelled if container.total() == sequencer.ordinal => {
