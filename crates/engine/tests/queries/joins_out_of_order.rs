@@ -5,6 +5,7 @@
 //!
 //! `THALWEG_SWEEP_SEEDS=10000` runs as many schedules.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampMillisecondArray};
@@ -196,7 +197,7 @@ impl Case {
         let (operator, output) = self.operator();
         assert_eq!(operator.class(), OperatorClass::Commuting);
         let join = graph.add("join", "join", StageKind::Operator(operator), tagged);
-        let sink = |rows: &Rows| StageKind::Sink(Box::new(KeepRows(Arc::clone(rows))));
+        let sink = |kept: &Kept| StageKind::Sink(Box::new(KeepRows(kept.clone())));
         graph.add("pairs", "pairs", sink(&written.pairs), vec![of(join)]);
         if self.counts() {
             let count = StageKind::Operator(Arc::new(count_per_window(output)));
@@ -300,28 +301,34 @@ fn count_per_window(input: TableSchema) -> WindowAggregate {
     .expect("it fits")
 }
 
-type Rows = Arc<Mutex<Vec<Vec<Value>>>>;
+/// The rows that a sink has, and how many it had at the newest cut.
+#[derive(Clone, Default)]
+struct Kept {
+    rows: Arc<Mutex<Vec<Vec<Value>>>>,
+    at_cut: Arc<AtomicUsize>,
+}
 
 /// What sinks keep.
 #[derive(Default)]
 struct Written {
-    pairs: Rows,
-    counts: Rows,
+    pairs: Kept,
+    counts: Kept,
 }
 
 impl Written {
-    fn lengths(&self) -> [usize; 2] {
-        [&self.pairs, &self.counts].map(|rows| rows.lock().expect("no panic").len())
+    /// How many rows each sink had at the cut. When a cut is complete it may have got more.
+    fn at_cut(&self) -> [usize; 2] {
+        [&self.pairs, &self.counts].map(|kept| kept.at_cut.load(Ordering::Relaxed))
     }
 
     fn truncate(&self, lengths: [usize; 2]) {
-        for (rows, length) in [&self.pairs, &self.counts].into_iter().zip(lengths) {
-            rows.lock().expect("no panic").truncate(length);
+        for (kept, length) in [&self.pairs, &self.counts].into_iter().zip(lengths) {
+            kept.rows.lock().expect("no panic").truncate(length);
         }
     }
 
     fn check(&self, case: &Case, what: &str) {
-        let rows = |rows: &Rows| rows.lock().expect("no panic").clone();
+        let rows = |kept: &Kept| kept.rows.lock().expect("no panic").clone();
         let expected = case.expected();
         assert_same_rows(&sorted(rows(&self.pairs)), &expected.pairs, what);
         if case.counts() {
@@ -331,15 +338,22 @@ impl Written {
     }
 }
 
-struct KeepRows(Rows);
+struct KeepRows(Kept);
 
 impl Sink for KeepRows {
     fn name(&self) -> String {
         "keep".to_owned()
     }
     fn write(&mut self, batch: &RecordBatch, _kinds: Option<&[RowKind]>) -> Result<()> {
-        self.0.lock().expect("no panic").extend(rows_of(std::slice::from_ref(batch)));
+        let mut rows = self.0.rows.lock().expect("no panic");
+        rows.extend(rows_of(std::slice::from_ref(batch)));
         Ok(())
+    }
+    /// Comes with a cut, behind the rows in front of it.
+    fn prepare(&mut self) -> Result<Option<String>> {
+        let rows = self.0.rows.lock().expect("no panic").len();
+        self.0.at_cut.store(rows, Ordering::Relaxed);
+        Ok(None)
     }
     fn finish(&mut self) -> Result<()> {
         Ok(())
@@ -404,7 +418,7 @@ fn killed(case: &Case, seed: u64, written: &Written) -> usize {
                 last = Some(
                     job.take_cut(Extent::Full).and_then(restored).expect("a cut can be taken"),
                 );
-                kept = written.lengths();
+                kept = written.at_cut();
             }
             if kills < 6 && random.below(60) == 0 {
                 break;
