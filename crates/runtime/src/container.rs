@@ -230,6 +230,13 @@ impl Container {
         self.unconsumed.close();
     }
 
+    /// True if the end watermark can be consumed as far as this container goes: it is assigned, and
+    /// every bundle is consumed.
+    pub fn is_complete(&self) -> bool {
+        // In this order: of a container that is closed the count only falls.
+        self.state() == ContainerState::WatermarkAssigned && self.unconsumed() == 0
+    }
+
     /// Takes the right to consume the end watermark. False if another worker has it.
     pub fn retrieve(&self) -> bool {
         let (from, to) = (ContainerState::WatermarkAssigned, ContainerState::WatermarkRetrieved);

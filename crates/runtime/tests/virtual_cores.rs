@@ -104,6 +104,11 @@ fn watermarks_that_wait_for_one_another_go_together() {
         let tasks: u64 = watermarks.map(|(_, _, _, total)| total.tasks).sum();
         // Each bundle ends an epoch, and one by one they would be 126 watermarks of 62 tasks.
         assert!(tasks < 126 * 62 / 4, "seed {seed}: {tasks} tasks");
+        // What only the end of the input closes is one bundle, which has no latency.
+        let report = report.report;
+        let sink = report.metrics.stages.iter().find(|stage| stage.id == "sink-0");
+        let bundles = sink.expect("there is one for results").bundles_in;
+        assert_eq!(report.latency.map(|latency| latency.count + 1), Some(bundles), "seed {seed}");
     }
 }
 

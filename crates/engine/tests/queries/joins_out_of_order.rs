@@ -316,14 +316,10 @@ struct Written {
 }
 
 impl Written {
-    /// How many rows each sink had at the cut. When a cut is complete it may have got more.
-    fn at_cut(&self) -> [usize; 2] {
-        [&self.pairs, &self.counts].map(|kept| kept.at_cut.load(Ordering::Relaxed))
-    }
-
-    fn truncate(&self, lengths: [usize; 2]) {
-        for (kept, length) in [&self.pairs, &self.counts].into_iter().zip(lengths) {
-            kept.rows.lock().expect("no panic").truncate(length);
+    /// Leaves what each sink had at the newest cut. When that was complete it may have got more.
+    fn roll_back(&self) {
+        for Kept { rows, at_cut } in [&self.pairs, &self.counts] {
+            rows.lock().expect("no panic").truncate(at_cut.load(Ordering::Relaxed));
         }
     }
 
@@ -400,7 +396,7 @@ fn random_schedules_give_what_plain_loops_give() {
 /// Runs a job to its end, though it is killed. How often that was.
 fn killed(case: &Case, seed: u64, written: &Written) -> usize {
     let random = &mut SplitMix64::new(seed);
-    let (mut last, mut kept, mut kills) = (None::<RestoredCut>, [0, 0], 0);
+    let (mut last, mut kills) = (None::<RestoredCut>, 0);
     loop {
         let snapshots = Some(SnapshotMode::ExactlyOnce);
         let options = RunOptions { snapshots, ..options(random) };
@@ -418,7 +414,6 @@ fn killed(case: &Case, seed: u64, written: &Written) -> usize {
                 last = Some(
                     job.take_cut(Extent::Full).and_then(restored).expect("a cut can be taken"),
                 );
-                kept = written.at_cut();
             }
             if kills < 6 && random.below(60) == 0 {
                 break;
@@ -426,7 +421,7 @@ fn killed(case: &Case, seed: u64, written: &Written) -> usize {
             job.step();
         }
         kills += 1;
-        written.truncate(kept);
+        written.roll_back();
     }
 }
 

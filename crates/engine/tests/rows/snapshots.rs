@@ -7,16 +7,18 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use thalweg::pipeline::Pipeline;
 use thalweg::rows::{Row, RowPoll, RowSource};
 use thalweg::{ManualClock, OrderContract, Result, RunOptions, RunningJob};
-use thalweg_core::Extent;
-use thalweg_core::connector::Waker;
+use thalweg_core::connector::{SinkLayer, Waker};
+use thalweg_core::graph::{Graph, Stage, StageKind};
 use thalweg_core::shim::SplitMix64;
 use thalweg_core::snapshot::{RestoredCut, TakenCut};
+use thalweg_core::{Extent, Sink};
 use thalweg_runtime::simulate::Simulation;
 use thalweg_runtime::{AfterCut, SnapshotMode, start_from};
 use thalweg_state::{SnapshotKind, SnapshotStore, WriteRequest};
@@ -56,6 +58,40 @@ impl Snapshots {
     }
 }
 
+/// A sink, and how many rows it had at the newest cut. When that is complete it may have got more.
+struct NotesCut<T> {
+    sink: Box<dyn Sink>,
+    written: Written<T>,
+    at_cut: Arc<AtomicUsize>,
+}
+
+impl<T: Send> SinkLayer for NotesCut<T> {
+    fn inner(&self) -> &dyn Sink {
+        self.sink.as_ref()
+    }
+    fn inner_mut(&mut self) -> &mut dyn Sink {
+        self.sink.as_mut()
+    }
+    /// Comes with a cut, behind the rows in front of it.
+    fn prepare(&mut self) -> Result<Option<String>> {
+        self.at_cut.store(self.written.lock().expect("nobody panics").len(), Ordering::Relaxed);
+        self.sink.prepare()
+    }
+}
+
+/// The graph, whose sink notes what it had at a cut.
+fn noting_cuts<T: Row>(graph: Graph, written: &Written<T>, at_cut: &Arc<AtomicUsize>) -> Graph {
+    let noting = |stage: Stage| match stage.kind {
+        StageKind::Sink(sink) => {
+            let (written, at_cut) = (Arc::clone(written), Arc::clone(at_cut));
+            let kind = StageKind::Sink(Box::new(NotesCut { sink, written, at_cut }));
+            Stage { kind, ..stage }
+        }
+        kind => Stage { kind, ..stage },
+    };
+    Graph { stages: graph.stages.into_iter().map(noting).collect(), ..graph }
+}
+
 /// Runs a job to its end, though it is killed again and again. What it has written, and how often
 /// it was killed.
 fn killed<T: Row + Clone>(
@@ -65,7 +101,7 @@ fn killed<T: Row + Clone>(
 ) -> (Vec<T>, usize) {
     let mut random = SplitMix64::new(seed);
     let mut snapshots = Snapshots::new(&format!("{name}-{order}-{seed}"), order);
-    let (written, mut kept, mut kills) = (Written::default(), 0, 0);
+    let (written, at_cut, mut kills) = (Written::default(), Arc::default(), 0);
     loop {
         let (options, partitions) = sample(random.next_u64());
         let options = RunOptions {
@@ -78,9 +114,9 @@ fn killed<T: Row + Clone>(
         let pipeline = Pipeline::new();
         build(&pipeline, partitions, Arc::clone(&written));
         let restored = snapshots.read();
-        let mut job =
-            Simulation::begin(pipeline.graph(), options, 1, random.next_u64(), restored.as_ref())
-                .expect("it resumes");
+        let graph = noting_cuts(pipeline.graph(), &written, &at_cut);
+        let mut job = Simulation::begin(graph, options, 1, random.next_u64(), restored.as_ref())
+            .expect("it resumes");
         // Of a run, only its own snapshots are what changes build on.
         let mut extent = Extent::Full;
         let is_done = loop {
@@ -90,7 +126,6 @@ fn killed<T: Row + Clone>(
             if random.below(60) == 0 {
                 let cut = job.take_cut(extent).expect("a cut can be taken");
                 snapshots.keep(cut, extent);
-                kept = written.lock().expect("nobody panics").len();
                 extent = if random.below(3) == 0 { Extent::Full } else { Extent::Incremental };
             }
             if kills < 6 && random.below(300) == 0 {
@@ -105,7 +140,7 @@ fn killed<T: Row + Clone>(
             return (written.lock().expect("nobody panics").clone(), kills);
         }
         kills += 1;
-        written.lock().expect("nobody panics").truncate(kept);
+        written.lock().expect("nobody panics").truncate(at_cut.load(Ordering::Relaxed));
     }
 }
 

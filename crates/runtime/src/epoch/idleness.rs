@@ -35,7 +35,7 @@ pub(crate) fn spread_idleness(job: &Job) {
     for (place, _) in job.stages.operators() {
         let stage = EpochStage::of(job, place);
         if stage.run.lanes.len() > 1 {
-            stage.begin_watermark(Vec::new());
+            stage.begin_watermark(&[]);
         }
     }
 }

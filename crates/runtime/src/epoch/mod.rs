@@ -205,13 +205,13 @@ impl<'a> EpochStage<'a> {
     /// containers in front of it are dropped on the way.
     fn retrieve_front(&self, lane: usize) -> Result<Option<Arc<Container>>> {
         while let Some(front) = self.run.lanes[lane].front() {
-            match front.state() {
-                ContainerState::WatermarkAssigned if front.unconsumed() == 0 => {
-                    return Ok(front.retrieve().then_some(front));
-                }
-                _ if front.is_finished() => self.drop_finished(lane)?,
-                _ => break,
+            if front.is_complete() {
+                return Ok(front.retrieve().then_some(front));
             }
+            if !front.is_finished() {
+                break;
+            }
+            self.drop_finished(lane)?;
         }
         Ok(None)
     }

@@ -38,7 +38,7 @@ impl EpochStage<'_> {
                 return self.reach_cut(lane, front);
             }
             let consumed = self.with_complete(lane, front);
-            if self.begin_watermark(consumed.clone()) {
+            if self.begin_watermark(&consumed) {
                 // The barrier's completion continues from here.
                 return Ok(());
             }
@@ -52,7 +52,8 @@ impl EpochStage<'_> {
     /// The container in front of a lane, which the caller has retrieved, and those behind it that
     /// are complete as well, up to a cut. Where epochs end faster than watermarks pass the
     /// partitions, one barrier takes all that have ended since the one before: to the partitions
-    /// that is a watermark that has moved further.
+    /// that is a watermark that has moved further. The end of the input goes alone, since what only
+    /// it closes has no latency.
     ///
     /// Nobody else retrieves one behind the front, and what becomes complete after it was looked at
     /// here is found when the barrier is complete.
@@ -60,18 +61,15 @@ impl EpochStage<'_> {
         let mut next = front.index + 1;
         let mut complete = vec![(lane, front)];
         while let Some(container) = self.run.lanes[lane].at_or_after(next) {
-            let is_complete = container.state() == ContainerState::WatermarkAssigned
-                && container.unconsumed() == 0
-                && !container.is_cut();
-            if is_complete && container.retrieve() {
-                next = container.index + 1;
+            next = container.index + 1;
+            let may_join =
+                || !container.is_cut() && container.end() != Watermark::END && container.retrieve();
+            if container.is_complete() && may_join() {
                 complete.push((lane, container));
-            } else if container.is_finished() {
-                // Merged with the one behind it.
-                next = container.index + 1;
-            } else {
+            } else if !container.is_finished() {
                 break;
             }
+            // A finished one is merged with the one behind it.
         }
         complete
     }
@@ -79,27 +77,31 @@ impl EpochStage<'_> {
     /// Takes the watermarks of containers of a lane, oldest first, or a change of idleness (of
     /// none) into the joint watermark and sends a barrier to the cells if one is needed. False if
     /// there is nothing to wait for.
-    pub(crate) fn begin_watermark(&self, consumed: Vec<(usize, Arc<Container>)>) -> bool {
+    pub(crate) fn begin_watermark(&self, consumed: &[(usize, Arc<Container>)]) -> bool {
         let operator = self.operator();
         let mut joint = operator.joint.lock().expect("no panic under the joint lock");
-        for (lane, container) in &consumed {
+        let idle = |lane: usize| self.run.lanes[lane].is_idle();
+        let mut advances = consumed.is_empty() && joint.watermark.advance(idle);
+        let mut pass = advances.then(|| operator.passes(joint.watermark.watermark())).flatten();
+        for (lane, container) in consumed {
             joint.watermark.raise(*lane, container.end());
+            if joint.watermark.advance(idle) {
+                advances = true;
+                // Of several the last that is passed on: none is held back by one behind it.
+                pass = operator.passes(joint.watermark.watermark()).or(pass);
+            }
         }
-        let advances = joint.watermark.advance(|lane| self.run.lanes[lane].is_idle());
         let must_pass_cells = operator.class == OperatorClass::Sequenced && !consumed.is_empty();
         if !advances && !must_pass_cells {
             return false;
         }
-        let moves = match advances {
-            true => Moves::Watermark(operator.passes(joint.watermark.watermark())),
-            false => Moves::Nothing,
-        };
+        let moves = if advances { Moves::Watermark(pass) } else { Moves::Nothing };
         // Of the oldest: what waited longest says how late results are.
         let ingest_ns = match consumed.first() {
             Some((_, container)) => container.end_ingest_ns(),
             None => self.job.now_ns(),
         };
-        self.begin_barrier(&mut joint, consumed, ingest_ns, moves);
+        self.begin_barrier(&mut joint, consumed.to_vec(), ingest_ns, moves);
         true
     }
 
@@ -252,7 +254,7 @@ impl EpochStage<'_> {
                         drop(sequencer);
                         return self.reach_cut(lane, container);
                     }
-                    let waits = self.begin_watermark(vec![(lane, container)]);
+                    let waits = self.begin_watermark(&[(lane, container)]);
                     assert!(waits, "a sequenced operator's watermark passes its cells");
                 }
                 ContainerState::WatermarkCancelled if container.total() == sequencer.ordinal => {
